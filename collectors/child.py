@@ -71,13 +71,18 @@ class Child(asyncio.SubprocessProtocol):
         self._closed: asyncio.Future[None] = loop.create_future()
 
     @classmethod
-    async def start(cls, argv: Sequence[str], on_output: Callable[[bytes], None]) -> Self:
-        """Starts `argv` with empty standard input; `take` receives its output.
+    async def start(
+        cls,
+        argv: Sequence[str],
+        on_output: Callable[[bytes], None],
+        stdin: int = asyncio.subprocess.DEVNULL,
+    ) -> Self:
+        """Starts `argv`; `on_output` receives its output, `stdin` is its standard input.
 
         Raises:
             OSError: the program cannot be executed.
         """
-        return await cls._started(lambda: cls(on_output), argv, asyncio.subprocess.DEVNULL)
+        return await cls._started(lambda: cls(on_output), argv, stdin)
 
     @classmethod
     async def _started(

@@ -7,9 +7,7 @@ Format: AWS's neuron-monitor user guide.
 import contextlib
 import json
 import os
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 RUNTIME_GROUPS = (
@@ -32,18 +30,20 @@ def configuration(period: float) -> dict[str, Any]:
     }
 
 
+PATH = "/dev/stdin"
+"""How the child opens its configuration."""
+
+
 @contextlib.contextmanager
-def configuration_file(period: float) -> Iterator[Path]:
-    """The configuration as a private temporary file, removed at the end.
+def configuration_file(period: float) -> Iterator[int]:
+    """The configuration as a file in memory, for the child's standard input.
+
+    It has no name, so nothing is left of it whatever becomes of this process.
 
     Raises:
         OSError: it cannot be written.
     """
-    descriptor, name = tempfile.mkstemp(prefix="trntop-", suffix=".json")
-    path = Path(name)
-    try:
-        with os.fdopen(descriptor, "w") as file:
-            json.dump(configuration(period), file)
-        yield path
-    finally:
-        path.unlink(missing_ok=True)
+    with os.fdopen(os.memfd_create("neuron-monitor.json"), "w") as file:
+        json.dump(configuration(period), file)
+        file.flush()
+        yield file.fileno()

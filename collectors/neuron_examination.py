@@ -16,7 +16,7 @@ from trntop.sources import neuron_monitor
 from .child import GRACE, Child, OutputError, obituary, output
 from .executable import NotRunnableError, locate
 from .intake import Intake
-from .neuron_config import configuration_file
+from .neuron_config import PATH, configuration_file
 from .sysfs import first_line
 
 VERSION_SECONDS = 2.0
@@ -85,7 +85,7 @@ async def first_report(argv: Sequence[str], seconds: float) -> bytes:
     """
     intake = Intake(time.monotonic)
     with configuration_file(1.0) as config:
-        child = await Child.start([*argv, "-c", str(config)], intake.feed)
+        child = await Child.start([*argv, "-c", PATH], intake.feed, config)
         child.ended.add_done_callback(lambda _: intake.close())
         try:
             async with asyncio.timeout(seconds):

@@ -16,7 +16,7 @@ from .child import GRACE, Child, Process, obituary
 from .executable import NotRunnableError, locate
 from .intake import Intake
 from .local_source import LocalSource
-from .neuron_config import configuration_file
+from .neuron_config import PATH, configuration_file
 from .neuron_examination import examine
 from .throttle import hold
 
@@ -148,7 +148,7 @@ async def _launched(
     """neuron-monitor as a child of this process."""
     argv = locate(command)
     with configuration_file(period) as config:
-        yield await Child.start([*argv, "-c", str(config)], on_output)
+        yield await Child.start([*argv, "-c", PATH], on_output, config)
 
 
 class _Run:

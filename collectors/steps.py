@@ -16,7 +16,10 @@ import os
 import select
 import socket
 import stat
+import struct
 from pathlib import Path
+
+import msgspec
 
 from trntop.catalog import STEPS
 from trntop.core.model import Reading, State, Status
@@ -215,7 +218,7 @@ class StepsCollector:
         self._path = path
         self._observer = observer
         self._retry_interval = retry_interval or (OBSERVER_RETRY if observer else RETRY_INTERVAL)
-        self._counts = {"oversize": 0, "pauses": 0, "turned_away": 0}
+        self._counts = {"oversize": 0, "pauses": 0, "turned_away": 0, "foreign": 0}
         self._received = False
 
     async def run(self, sink: Sink) -> None:
@@ -275,6 +278,10 @@ class _Receiver:
         self.problem = ""
         self._listener = listener
         self._senders: dict[int, socket.socket] = {}
+        self._users: dict[int, int] = {}
+        """The user of each sender."""
+        self._owners: dict[str, int] = {}
+        """Job → the user that reports it; others may not, except root."""
         self._ready = select.epoll()
 
     def close(self) -> None:
@@ -299,6 +306,7 @@ class _Receiver:
             sender.setblocking(False)
             self._ready.register(sender, select.EPOLLIN)
             self._senders[sender.fileno()] = sender
+            self._users[sender.fileno()] = _user(sender)
 
     def read(self, counts: dict[str, int]) -> tuple[list[bytes], bool]:
         """Some records of some senders, and whether there may be more."""
@@ -311,16 +319,49 @@ class _Receiver:
                     record = sender.recv(MAX_BYTES + 1)
                     if not record:
                         raise ConnectionResetError
-                    if len(record) <= MAX_BYTES:
+                    if len(record) > MAX_BYTES:
+                        counts["oversize"] += 1
+                    elif self._may_report(descriptor, record):
                         records.append(record)
                     else:
-                        counts["oversize"] += 1
+                        counts["foreign"] += 1
             except BlockingIOError:
                 continue
             except OSError:
                 del self._senders[descriptor]
+                self._forget(self._users.pop(descriptor))
                 sender.close()
         return records, bool(ready)
+
+    def _may_report(self, descriptor: int, record: bytes) -> bool:
+        """Whether the job of a record is not that of another user."""
+        user = self._users[descriptor]
+        try:
+            job = _jobs.decode(record).job
+        except (msgspec.DecodeError, RecursionError):
+            return True  # counted as damaged where it is decoded
+        if user == 0 or len(self._owners) >= MAX_SENDERS:
+            return user in (0, self._owners.get(job, user))
+        return self._owners.setdefault(job, user) == user
+
+    def _forget(self, user: int) -> None:
+        """The jobs of a user without connections are free again."""
+        if user not in self._users.values():
+            self._owners = {job: owner for job, owner in self._owners.items() if owner != user}
+
+
+class _Job(msgspec.Struct):
+    job: str = ""
+
+
+_jobs = msgspec.json.Decoder(_Job)
+
+
+def _user(sender: socket.socket) -> int:
+    """The user of the process at the other end."""
+    credentials = sender.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    user: int = struct.unpack("3i", credentials)[1]
+    return user
 
 
 def examine(path: Path | None = None) -> Examination:

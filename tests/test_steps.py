@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -592,11 +593,50 @@ class TestGuest:
 
 
 def test_where_an_agent_may_listen() -> None:
-    mine = f"/tmp/trntop-{os.getuid()}/steps.sock"
-    assert steps.sockets({}) == ["/run/trntop/steps.sock", mine]
+    assert steps.sockets({}) == ["/run/trntop/steps.sock"]
     assert steps.sockets({"XDG_RUNTIME_DIR": "/run/user/7"}) == [
-        "/run/trntop/steps.sock", "/run/user/7/trntop/steps.sock", mine,
+        "/run/trntop/steps.sock", "/run/user/7/trntop/steps.sock",
     ]  # fmt: skip
+
+
+LISTEN = """
+import os, socket, sys
+os.setuid(4711)
+listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+listener.bind(sys.argv[1])
+os.chmod(sys.argv[1], 0o666)
+listener.listen()
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can start processes of other users")
+@pytest.mark.parametrize(
+    ("owner", "mode", "gets_records"),
+    [(0, 0o1777, False), (4712, 0o777, False), (4711, 0o775, False), (4711, 0o755, True)],
+    ids=["public", "foreign", "group", "own"],
+)
+def test_fault_31_a_listener_of_another_user_gets_no_records(
+    caplog: pytest.LogCaptureFixture, owner: int, mode: int, gets_records: bool
+) -> None:
+    """Only if nobody else can put a socket into its directory does it get any."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        os.chown(folder, owner, owner)
+        Path(folder).chmod(mode)
+        path = f"{folder}/steps.sock"
+        argv = [sys.executable, "-c", LISTEN, path]
+        with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as listener:
+            assert listener.stdout is not None
+            assert listener.stdout.readline() == b"ready\n"
+            emitter = Steps(f"unix:{path}")
+            for _ in range(2):
+                with emitter.step():
+                    pass
+            listener.communicate()
+    assert emitter.lost == (0 if gets_records else 2)
+    warned = "another user (4711) listens there: it gets no records"
+    assert (warned in caplog.text) is not gets_records
 
 
 class TestFile:

@@ -33,6 +33,7 @@ import math
 import numbers
 import os
 import socket
+import struct
 import threading
 import time
 import weakref
@@ -66,6 +67,8 @@ OBSERVER = "observer.sock"
 RETRY = 1.0
 """Minimum seconds between two attempts to connect."""
 
+_log = logging.getLogger(__name__)
+_WARNED: set[str] = set()
 _COMPUTE, _COLLECTIVE = 1, 2
 _BITS = {kind: 4 << place for place, kind in enumerate(KINDS)}
 """The bits of states: `_COLLECTIVE` is one without a kind."""
@@ -79,9 +82,9 @@ _JOBS = ("TRNTOP_JOB", "SLURM_JOB_NAME")
 
 def sockets(environ: Mapping[str, str] = os.environ) -> list[str]:
     """The sockets of an agent on this machine, in the order in which they are tried."""
-    folders = ["/run/trntop", f"/tmp/trntop-{os.getuid()}"]
+    folders = ["/run/trntop"]  # not in /tmp: any user could have been there first
     if runtime := environ.get("XDG_RUNTIME_DIR"):
-        folders.insert(1, f"{runtime}/trntop")
+        folders.append(f"{runtime}/trntop")
     return [f"{folder}/steps.sock" for folder in folders]
 
 
@@ -464,13 +467,33 @@ class _Socket(_Channel):
                 target = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
                 target.setblocking(False)
                 target.connect(path)
-            except (OSError, ValueError):  # without a listener; not a valid path
+                if _is_foreign(target, path):
+                    raise PermissionError
+            except (OSError, ValueError):  # without a listener; not a valid path; not an agent's
                 if target is not None:
                     target.close()
             else:
                 self._socket = target
                 return target
         return None
+
+
+def _is_foreign(target: socket.socket, path: str) -> bool:
+    """Whether a user without rights here listens: neither root, nor this user, nor the only one who
+    can put a socket there.
+    """
+    if not hasattr(socket, "SO_PEERCRED"):  # not Linux
+        return False
+    credentials = target.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    peer = struct.unpack("3i", credentials)[1]
+    if peer in (0, os.getuid()):
+        return False
+    folder = os.stat(path[: path.rfind("/") + 1] or ".")  # noqa: PTH116 (pathlib is not imported here)
+    foreign = peer != folder.st_uid or bool(folder.st_mode & 0o022)
+    if foreign and path not in _WARNED:
+        _WARNED.add(path)
+        _log.warning("%s: another user (%d) listens there: it gets no records", path, peer)
+    return foreign
 
 
 class _File(_Channel):
@@ -577,7 +600,7 @@ def default() -> Steps:
         try:
             _default = Steps(target)
         except ValueError as error:
-            logging.getLogger(__name__).warning("TRNTOP_STEPS: %s; no step telemetry", error)
+            _log.warning("TRNTOP_STEPS: %s; no step telemetry", error)
             _default = Steps("off")
     return _default
 

@@ -125,6 +125,10 @@ class Watch:
         if self._problem and not self._watched:
             sink.remove(self.node)
         self._problem = ""
+        # Before any of them connects: an agent could claim the name of a target that joins later.
+        for target in found.values():
+            if target.name not in self._watched:
+                sink.register(target.name, target.address)
         loop = asyncio.get_running_loop()
         due = loop.time()
         for target in found.values():

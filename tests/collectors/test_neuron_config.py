@@ -1,10 +1,12 @@
 import json
-import stat
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from trntop.collectors.neuron_config import configuration, configuration_file
+from trntop.collectors.neuron_config import PATH, configuration, configuration_file
 
 
 def test_all_groups_of_every_process() -> None:
@@ -34,13 +36,11 @@ def test_period(period: float, text: str) -> None:
     assert configuration(period)["period"] == text
 
 
-def test_file_is_private_and_removed() -> None:
-    with configuration_file(1.0) as path:
-        assert json.loads(path.read_text()) == configuration(1.0)
-        assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert not path.exists()
-
-
-def test_file_may_be_swept_away_meanwhile() -> None:
-    with configuration_file(1.0) as path:
-        Path(path).unlink()
+def test_fault_45_nothing_is_left_of_the_file() -> None:
+    """It has no name; a child opens it as its standard input, any number of times."""
+    with configuration_file(1.0) as descriptor:
+        read = f"{sys.executable} -c 'print(open(\"{PATH}\").read())'"
+        shown = subprocess.check_output(["sh", "-c", f"{read}; {read}"], stdin=descriptor)
+        assert not list(Path(tempfile.gettempdir()).glob("trntop-*.json"))
+    first, second = shown.decode().splitlines()
+    assert json.loads(first) == json.loads(second) == configuration(1.0)

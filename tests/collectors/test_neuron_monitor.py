@@ -216,15 +216,6 @@ async def test_unexecutable_program_is_explained(sink: Notebook, tmp_path: Path)
     assert sink.reasons(State.DOWN) == ["cannot start neuron-monitor: Exec format error"]
 
 
-async def test_full_disk_is_explained(
-    sink: Notebook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
-    async with running(collector(), sink):
-        await sink.until(lambda: sink.reasons(State.DOWN))
-    assert sink.reasons(State.DOWN) == ["cannot start neuron-monitor: No such file or directory"]
-
-
 def test_works_on_another_thread(fake: Fake, sink: Notebook) -> None:
     async def collect() -> None:
         async with running(collector(), sink):

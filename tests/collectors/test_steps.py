@@ -8,7 +8,9 @@ import json
 import os
 import socket
 import stat
+import subprocess
 import sys
+import tempfile
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -275,6 +277,45 @@ async def test_long_and_broken_messages(sink: Notebook, path: Path, sender: sock
         await heard(sink, 2)
         await sink.until(lambda: sink.counts["oversize"] == 2)
     assert [len(reading.data) for reading in sink.readings] == [1, 4096]
+
+
+SEND = """
+import os, socket, sys
+os.setuid(int(sys.argv.pop(1)))
+with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as one:
+    one.connect(sys.argv[1])
+    for record in sys.argv[2:]:
+        one.send(record.encode())
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can start processes of other users")
+async def test_fault_31_a_job_belongs_to_the_user_who_reports_it(
+    sink: Notebook, tmp_path: Path
+) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        Path(folder).chmod(0o755)
+        path = Path(folder) / "trntop" / "steps.sock"
+        async with running(StepsCollector("n", path, retry_interval=0.01), sink):
+            await sink.until(lambda: sink.statuses)
+            senders = []
+            for user, *records in (
+                (4711, '{"job":"theirs","step":1}'),
+                (4712, '{"job":"theirs","step":666}', '{"job":"mine","step":2}'),
+            ):
+                argv = [sys.executable, "-c", SEND, str(user), str(path), *records]
+                senders.append(subprocess.Popen(argv, stdin=subprocess.PIPE))  # noqa: ASYNC220
+                await heard(sink, len(senders))
+            await sink.until(lambda: sink.counts["foreign"] == 1)
+            for sender in senders:
+                sender.communicate()
+            again = [sys.executable, "-c", SEND, "4712", str(path), '{"job":"theirs","step":3}']
+            sender = subprocess.Popen(again, stdin=subprocess.PIPE)  # noqa: ASYNC220
+            await heard(sink, 3)
+            sender.communicate()
+    steps = [json.loads(reading.data)["step"] for reading in sink.readings]
+    assert steps == [1, 2, 3], "once no process of its user reports it, the job is free"
 
 
 async def test_descriptors_that_run_out_are_waited_for(

@@ -71,7 +71,7 @@ class Collect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """
     steps_socket: str = ""
     """Unix socket on which step telemetry is received; empty means `steps.sock` in
-    `/run/trntop`, or, if that is not writable, in `$XDG_RUNTIME_DIR` or `/tmp/trntop-UID`.
+    `/run/trntop`, or, if that is not writable, in `$XDG_RUNTIME_DIR`.
     """
     logs: tuple[Text, ...] = ()
     """Training logs to follow, such as `/var/log/train/*.log`."""

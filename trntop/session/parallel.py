@@ -10,10 +10,9 @@ import fcntl
 import gc
 import logging
 import os
-import pickle
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
@@ -21,9 +20,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
-from trntop.core.errors import TrntopError
+from trntop.core.errors import RecordingError, TrntopError
 from trntop.core.model import (
     Cluster,
     Column,
@@ -31,9 +31,9 @@ from trntop.core.model import (
     Inventory,
     NeffProfile,
     NodeView,
+    Phase,
     Reading,
     SourceState,
-    State,
     View,
 )
 from trntop.core.settings import Settings
@@ -56,6 +56,53 @@ Layout = tuple[tuple[str, ...], tuple[int, ...]]
 """Names and lengths of a frame's columns, in order."""
 
 log = logging.getLogger(__name__)
+
+
+class _Node(msgspec.Struct, array_like=True):
+    """A node of a tick; None is what both ends know already."""
+
+    name: str
+    inventory: Inventory | None
+    layout: Layout | None
+    sources: tuple[SourceState, ...]
+    simulated: bool
+    reasons: dict[str, str]
+    phase: Phase | None
+
+
+class _Tick(msgspec.Struct, array_like=True, tag=1):
+    """The nodes of a process at one time; `values` are all their columns, float64."""
+
+    time: float
+    ended: bool
+    nodes: list[_Node]
+    values: bytes
+
+
+class _End(msgspec.Struct, array_like=True, tag=2):
+    """The stream has ended, with these losses."""
+
+    notes: list[str]
+
+
+class _Failed(msgspec.Struct, array_like=True, tag=3):
+    """The process cannot go on."""
+
+    text: str
+    recording: bool = False
+    """Whether a recording can no longer be read."""
+
+
+_Message = _Tick | _End | _Failed
+
+
+def _plain(value: Any) -> Any:
+    """What MessagePack has no form for: arrays of int64, and mappings that are no dict."""
+    return dict(value) if isinstance(value, Mapping) else value.tobytes()
+
+
+_encoder = msgspec.msgpack.Encoder(enc_hook=_plain)
+_decoder = msgspec.msgpack.Decoder(_Message, dec_hook=lambda _, data: np.frombuffer(data, np.int64))
 
 
 def workers_for(paths: Iterable[str]) -> int:
@@ -139,10 +186,10 @@ class Shares:
         while True:
             ticks = [share.next() for share in shares]
             first = ticks[0]
-            if isinstance(first, list):
-                self._lost = first
+            if isinstance(first, _End):
+                self._lost = first.notes
                 return
-            time, self._monitor.ended = first
+            time, self._monitor.ended = first.time, first.ended
             views = {view.name: view for share in shares for view in share.views}
             cluster = Cluster(time, {name: views[name] for name in sorted(views)})
             yield self._monitor.evaluate(cluster)
@@ -161,14 +208,14 @@ class Shares:
             try:
                 for cluster in play(self._readings(), part):
                     sender.send(cluster, self._monitor.ended)
-                sender.put(self._notes())
+                sender.put(_End(self._notes()))
             except TrntopError as error:
-                sender.put(error)
+                sender.put(_Failed(str(error), isinstance(error, RecordingError)))
             except BrokenPipeError:
                 raise
             except Exception as error:
                 log.exception("share %d of the nodes", worker)
-                sender.put(TrntopError(f"{type(error).__name__}: {error}"))
+                sender.put(_Failed(f"{type(error).__name__}: {error}"))
         except BrokenPipeError:
             pass
 
@@ -210,33 +257,30 @@ class _Sender:
         self._known: dict[str, _Known] = {}
 
     def send(self, cluster: Cluster, ended: bool) -> None:
-        nodes: list[tuple[Any, ...]] = []
+        nodes: list[_Node] = []
         columns: list[Column] = [np.empty(0)]
         for name, node in cluster.nodes.items():
             frame = node.frame
             known = self._known.setdefault(name, _Known())
             layout = tuple(frame.columns), tuple(map(len, frame.columns.values()))
             nodes.append(
-                (
+                _Node(
                     name,
                     None if known.inventory is node.inventory else node.inventory,
                     None if known.layout == layout else layout,
-                    [
-                        (state.name, str(state.state), state.reason, state.time, state.period,
-                         state.counts)
-                        for state in frame.sources
-                    ],
+                    frame.sources,
                     frame.simulated,
-                    frame.reasons,
+                    dict(frame.reasons),
                     frame.phase,
                 )
-            )  # fmt: skip
+            )
             known.inventory, known.layout = node.inventory, layout
             columns += frame.columns.values()
-        self.put((cluster.time, ended, nodes, np.concatenate(columns)))
+        values = np.concatenate(columns).tobytes()
+        self.put(_Tick(cluster.time, ended, nodes, values))
 
-    def put(self, message: object) -> None:
-        self._pipe.send_bytes(pickle.dumps(message, pickle.HIGHEST_PROTOCOL))
+    def put(self, message: _Message) -> None:
+        self._pipe.send_bytes(_encoder.encode(message))
 
 
 class _Share:
@@ -247,47 +291,45 @@ class _Share:
         self._known: dict[str, _Known] = {}
         self.views: list[NodeView] = []
 
-    def next(self) -> tuple[float, bool] | list[str]:
-        """The time of the next tick and whether the stream has ended; after the last, the notes.
+    def next(self) -> _Tick | _End:
+        """The next tick; after the last, the end.
 
         Raises:
             TrntopError: the process failed or died.
         """
         try:
-            message = pickle.loads(self._pipe.recv_bytes())
+            message: _Message = _decoder.decode(self._pipe.recv_bytes())
         except (EOFError, OSError) as error:
             raise TrntopError("a process of the analysis died before its end") from error
-        if isinstance(message, TrntopError):
-            raise message
-        if isinstance(message, list):
+        if isinstance(message, _Failed):
+            raise (RecordingError if message.recording else TrntopError)(message.text)
+        if isinstance(message, _End):
             return message
-        time, ended, nodes, values = message
+        values = np.frombuffer(message.values)
         self.views = []
         start = 0
-        for name, inventory, layout, sources, simulated, reasons, phase in nodes:
-            known = self._known.setdefault(name, _Known())
-            if inventory is not None:
-                known.inventory = inventory
-            if layout is not None:
-                known.layout = layout
-                bounds = pairwise(accumulate(layout[1], initial=0))
+        for node in message.nodes:
+            known = self._known.setdefault(node.name, _Known())
+            if node.inventory is not None:
+                known.inventory = node.inventory
+            if node.layout is not None:
+                known.layout = names, lengths = node.layout
+                bounds = pairwise(accumulate(lengths, initial=0))
                 known.places = [
-                    (column, slice(*at)) for column, at in zip(layout[0], bounds, strict=True)
+                    (column, slice(*at)) for column, at in zip(names, bounds, strict=True)
                 ]
             end = start + sum(known.layout[1])
             node_values = values[start:end]
             start = end
             frame = Frame(
-                node=name,
-                time=time,
+                node=node.name,
+                time=message.time,
                 columns={column: node_values[place] for column, place in known.places},
-                sources=tuple(
-                    [SourceState(name, State(state), *rest) for name, state, *rest in sources]
-                ),
-                simulated=simulated,
-                reasons=reasons,
-                phase=phase,
+                sources=node.sources,
+                simulated=node.simulated,
+                reasons=node.reasons,
+                phase=node.phase,
             )
             assert known.inventory is not None
             self.views.append(NodeView(known.inventory, frame))
-        return time, ended
+        return message

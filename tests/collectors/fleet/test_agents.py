@@ -159,6 +159,22 @@ class TestStream:
                 f"{second.address}: trn-{n:03d} belongs to {first.address}" for n in range(2)
             ]
 
+    async def test_fault_31_an_agent_cannot_take_the_name_of_another_target(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Not even if that one joins later and is unreachable, and whatever it claims to be."""
+        sink = Notebook()
+        monkeypatch.setattr("trntop.collectors.fleet.watch.JOIN_SECONDS", 0.5)
+        async with agent(make_view(2), relay=True) as liar:
+            async with running(watch(f"a={liar.address}", "trn-001=http://127.0.0.2:9"), sink):
+                await sink.until(lambda: sink.warnings)
+                await sink.until(lambda: len(sink.readings) == 3)
+            assert {one.node for one in sink.readings} == {"trn-000"}
+            assert sink.warnings == [f"{liar.address}: trn-001 belongs to http://127.0.0.2:9"]
+            assert {one.state for one in sink.statuses if one.node == "trn-001"} <= {
+                State.STARTING, State.DOWN,
+            }  # fmt: skip
+
     async def test_a_target_whose_name_is_taken_says_so(self) -> None:
         sink = Notebook()
         sink.register("here", "http://other")
