@@ -14,15 +14,15 @@ from dataclasses import replace
 from benchmarks.figure import Figure
 from benchmarks.payloads import readings
 from tests.serving import served
+from trntop.collectors.fleet import backfill as client
 from trntop.collectors.fleet import connection
-from trntop.collectors.fleet import past as client
 from trntop.core.model import Cluster, View
 from trntop.core.settings import Settings
 from trntop.exporters.metrics.pages import Exposition
-from trntop.exporters.web.history import Past
+from trntop.exporters.web.history import HistoryBuffer
 from trntop.exporters.web.server import build_app
-from trntop.remote import past
-from trntop.session.monitor import Monitor, play, recall
+from trntop.remote import backfill
+from trntop.session.monitor import Monitor, play, play_backfill
 
 SIMULATED = 16
 SIZES = (16, 256, 1000)
@@ -31,14 +31,14 @@ BUDGET = 3.0
 
 
 def run(*, quick: bool) -> list[Figure]:
-    seconds = 120.0 if quick else past.SECONDS
-    pasts = {nodes: Past(1.0) for nodes in SIZES}
+    seconds = 120.0 if quick else backfill.SECONDS
+    pasts = {nodes: HistoryBuffer(1.0) for nodes in SIZES}
     view = None
     for view in play(readings(SIMULATED, seconds / 60.0), Monitor(Settings())):
         for nodes, kept in pasts.items():
             if nodes == SIMULATED:
                 kept.append(view)
-            elif int(view.time) % past.STEP == 0:
+            elif int(view.time) % backfill.STEP == 0:
                 kept.append(_larger(view, nodes))
     assert view is not None
     figures = []
@@ -68,11 +68,11 @@ def _larger(view: View, nodes: int) -> View:
     return replace(view, cluster=Cluster(view.time, made))
 
 
-async def _hand_over(kept: Past, nodes: int, now: float) -> tuple[int, float, float, int]:
+async def _hand_over(kept: HistoryBuffer, nodes: int, now: float) -> tuple[int, float, float, int]:
     """Bytes kept, seconds to receive and to play them, and the frames that were played."""
-    size = sum(len(block) for block in kept.blocks(None, past.SECONDS))
+    size = sum(len(block) for block in kept.blocks(None, backfill.SECONDS))
     begin = time.perf_counter()
-    app = build_app(lambda: None, Exposition(20_000), past=kept)
+    app = build_app(lambda: None, Exposition(20_000), history=kept)
     async with served(app) as port, connection.session(Settings().fleet) as session:
         address = f"http://127.0.0.1:{port}"
         found = await client.fetch(session, address, nodes, lambda: now)
@@ -88,6 +88,6 @@ async def _hand_over(kept: Past, nodes: int, now: float) -> tuple[int, float, fl
             yield reading
 
     begin = time.perf_counter()
-    for _ in recall(map(counted, blocks), Monitor(Settings()), now):  # type: ignore[arg-type]
+    for _ in play_backfill(map(counted, blocks), Monitor(Settings()), now):  # type: ignore[arg-type]
         pass
     return size, received, time.perf_counter() - begin, frames

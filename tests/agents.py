@@ -10,7 +10,7 @@ from tests.serving import served
 from trntop.core.model import Cluster, View
 from trntop.exporters.metrics.pages import Exposition
 from trntop.exporters.web.access import Access
-from trntop.exporters.web.history import Past
+from trntop.exporters.web.history import HistoryBuffer
 from trntop.exporters.web.server import build_app
 from trntop.exporters.web.stream import Streams
 from trntop.session.incident_log import IncidentLog
@@ -33,8 +33,10 @@ class FakeAgent:
         self.view: View | None = make_view(1) if view is None else view
         self.log = log
         self.streams = Streams(lambda: self.view, 1.0, aggregator=aggregator, log=log)
-        self.past = Past(1.0, aggregator=aggregator)
-        self.app = build_app(lambda: self.view, Exposition(20_000), self.streams, past=self.past)
+        self.history = HistoryBuffer(1.0, aggregator=aggregator)
+        self.app = build_app(
+            lambda: self.view, Exposition(20_000), self.streams, history=self.history
+        )
         self.port = 0
 
     @property
@@ -53,7 +55,7 @@ class FakeAgent:
             self.log(view)
         self.streams.publish(view or make_view(0))
         if view is not None:
-            self.past.append(view)
+            self.history.append(view)
 
 
 def moved(view: View, seconds: float) -> View:

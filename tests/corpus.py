@@ -10,15 +10,15 @@ from trntop.analysis.rule_inputs import rule_inputs
 from trntop.collectors.simulator import Simulation, parse, simulate
 from trntop.core.model import View
 from trntop.core.settings import Settings
-from trntop.exporters.web.history import Past
-from trntop.session.monitor import Monitor, SparsePast, play
+from trntop.exporters.web.history import HistoryBuffer
+from trntop.session.monitor import Monitor, SparseStart, play
 
 START = 1.76e9
 SMALL = "type=trn1.32xlarge"
 SPACING = 15
 """Seconds of data between two views that are kept: as Prometheus would scrape a live node."""
 
-CALM = SparsePast(until=50, every=5)
+CALM = SparseStart(until=50, every=5)
 """Before anything happens, sources are polled and rules evaluated each 5 seconds."""
 
 SCENARIOS = {
@@ -50,7 +50,7 @@ class Played:
     views: tuple[View, ...]
     """One every `SPACING` seconds."""
     last: View
-    past: Past
+    history: HistoryBuffer
     """What an aggregator of these nodes hands over at the end."""
 
 
@@ -60,9 +60,9 @@ def played(name: str) -> Played:
     simulation = parse(f"sim:{name}?{SCENARIOS.get(name, 'nodes=3&minutes=3')}&{SMALL}")
     monitor = Monitor(Settings(), wanted=rule_inputs(), sparse=CALM)
     kept: list[View] = []
-    past = Past(1.0, aggregator=True)
+    history = HistoryBuffer(1.0, aggregator=True)
     for view in play(simulate(simulation, START, CALM), monitor):
         if not kept or view.time >= kept[-1].time + SPACING:
             kept.append(view)
-        past.append(view)
-    return Played(simulation, tuple(kept), view, past)
+        history.append(view)
+    return Played(simulation, tuple(kept), view, history)

@@ -23,7 +23,7 @@ from trntop.session.collector import Sink
 from trntop.session.monitor import MAX_NODES
 
 from ..backoff import Backoff
-from . import connection, pages, past
+from . import backfill, connection, pages
 from .target import FindError, Target
 
 SILENCE_PERIODS = 3.0
@@ -103,9 +103,9 @@ class Agent:
         """Number of nodes of the agent."""
         self._first: dict[str, float] = {}
         """The agent's name of a node → time of its first frame, by the agent's clock."""
-        self._recalling: asyncio.Task[None] | None = None
-        self.recalled = asyncio.Event()
-        """Its past has been taken, or there is none."""
+        self._backfilling: asyncio.Task[None] | None = None
+        self.backfilled = asyncio.Event()
+        """Set when the backfill has been read, or there is none."""
 
     @property
     def nodes(self) -> Set[str]:
@@ -126,8 +126,8 @@ class Agent:
                 self._report(State.DOWN, await (self._poll() if is_page else self._connect()))
                 await asyncio.sleep(self._backoff.wait(loop.time() - began))
         finally:
-            if self._recalling is not None:
-                self._recalling.cancel()
+            if self._backfilling is not None:
+                self._backfilling.cancel()
 
     def _register(self, *sources: str) -> str:
         """Registers the target's name, else uses its address; the reason if the name is taken."""
@@ -172,13 +172,13 @@ class Agent:
         else:
             why = "the agent ended the stream"
         self._register_again()
-        if self._recalling is None:
-            self.recalled.set()
+        if self._backfilling is None:
+            self.backfilled.set()
         return why
 
     async def _poll(self) -> str:
         """Reads the page of another exporter until it is gone; the reason."""
-        self.recalled.set()
+        self.backfilled.set()
         try:
             await pages.poll(self._session, self._target, self._sink, self._register)
         except pages.TakenError as error:
@@ -225,7 +225,7 @@ class Agent:
         if not message:  # a heartbeat
             if not self._announced and not self._idle:
                 self._idle = True
-                self.recalled.set()
+                self.backfilled.set()
                 self._register_again()
                 self._report(State.STARTING, _IDLE)
             return
@@ -241,26 +241,26 @@ class Agent:
             return
         if name := self._names.get(head.node):
             self._sink.reading(Reading(name, AGENT, self._sink.now(), message, head.simulated))
-        if head.type == wire.FRAME and not self.recalled.is_set():
+        if head.type == wire.FRAME and not self.backfilled.is_set():
             self._first.setdefault(head.node, head.time)
-            if self._recalling is None and len(self._first) >= self._nodes:
-                self._recalling = asyncio.create_task(self._recall())
+            if self._backfilling is None and len(self._first) >= self._nodes:
+                self._backfilling = asyncio.create_task(self._backfill())
 
-    async def _recall(self) -> None:
-        """Passes on the past up to the first frames; the stream is read meanwhile."""
-        if self._sink.wants_past:
+    async def _backfill(self) -> None:
+        """Passes on the backfill up to the first frames; the stream is read meanwhile."""
+        if self._sink.wants_backfill:
             nodes = self._nodes * self._peers
             try:
-                if found := await past.fetch(
+                if found := await backfill.fetch(
                     self._session, self._target.address, nodes, self._sink.now
                 ):
                     blocks, ahead = found
                     for node, first in self._first.items():
                         if (name := self._names.get(node)) and node in blocks:
-                            self._sink.past(past.readings(name, blocks[node], ahead, first))
+                            self._sink.backfill(backfill.readings(name, blocks[node], ahead, first))
             except (TrntopError, aiohttp.ClientError, OSError) as error:
                 log.info("no history of %s: %s", self._label, error)
-        self.recalled.set()
+        self.backfilled.set()
 
     def _announce(self, head: wire.Head) -> None:
         """Adds a node, and the properties of the agent in its schema."""

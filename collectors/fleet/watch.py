@@ -102,11 +102,11 @@ class Watch:
                 await asyncio.gather(*tasks, return_exceptions=True)
                 self._allow_descriptors(0, sink)
 
-    async def recalled(self) -> None:
-        """See `Recalling`."""
+    async def backfilled(self) -> None:
+        """See `BackfillAware`."""
         await self._listed.wait()
         owners = [watched.owner for watched in self._watched.values()]
-        await asyncio.gather(*(one.recalled.wait() for one in owners if isinstance(one, Agent)))
+        await asyncio.gather(*(one.backfilled.wait() for one in owners if isinstance(one, Agent)))
 
     async def _refresh(self, session: aiohttp.ClientSession, sink: Sink) -> None:
         try:

@@ -8,7 +8,7 @@ import numpy as np
 
 from trntop.catalog import JOB_MAPPING, KERNEL_LOG, LOG, STEPS
 from trntop.core.model import Reading
-from trntop.session.monitor import SparsePast
+from trntop.session.monitor import SparseStart
 
 from .activity import Step
 from .effects import Effect
@@ -37,7 +37,7 @@ _Event = tuple[float, int, Callable[[], _Payloads]]
 
 
 def simulate(
-    simulation: Simulation, start: float, sparse: SparsePast | None = None
+    simulation: Simulation, start: float, sparse: SparseStart | None = None
 ) -> Iterator[Reading]:
     """The readings from unix time `start`, in order of arrival; endless without `minutes`.
 

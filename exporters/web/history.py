@@ -1,9 +1,9 @@
-"""The past of an agent: `/v1/history`.
+"""The recent history of an agent: `/v1/history`.
 
 Each tick is recorded, whether or not anybody is connected: the quantities that rules and charts
-read, in compressed blocks of one node each (`trntop.remote.past`), each tick for the newest minutes
-and each `past.STEP` for longer. Of more than `past.DENSE_NODES` nodes only the latter, and without
-values of NeuronCores.
+read, in compressed blocks of one node each (`trntop.remote.backfill`), each tick for the newest
+minutes and each `backfill.STEP` for longer. Of more than `backfill.DENSE_NODES` nodes only the
+latter, and without values of NeuronCores.
 """
 
 import math
@@ -20,7 +20,7 @@ from trntop.analysis.rule_inputs import rule_columns
 from trntop.catalog import CATALOG, Entity
 from trntop.core.custom_rule import CustomRule
 from trntop.core.model import NodeView, View
-from trntop.remote import past, wire
+from trntop.remote import backfill, wire
 
 from .stream import requested_nodes
 
@@ -30,10 +30,11 @@ BLOCK = 30
 MAX_PENDING = 2 << 20
 """Bytes of messages after which a block is closed early."""
 MAX_BYTES = 64 << 20
-"""Compressed blocks of all nodes. With more, the past is shorter."""
+"""Compressed blocks of all nodes. With more, the history is shorter."""
 SHORTER = 0.9
 MAX_NODES = 1000
-"""Nodes with a frame each `past.STEP`; of twice as many there is one each two steps, and so on."""
+"""Nodes with a frame each `backfill.STEP`; of twice as many there is one each two steps, and so on.
+"""
 
 _CORES = (Entity.CORE, Entity.PHYSICAL_CORE)
 
@@ -69,7 +70,7 @@ class _Track:
         self._pending += (*(changed if self._pending else self._encoder.preface), frame)
         self._left -= 1
         if self._left <= 0 or sum(map(len, self._pending)) > MAX_PENDING:
-            self._blocks.append((now, past.pack(self._name, self._pending, self.period)))
+            self._blocks.append((now, backfill.pack(self._name, self._pending, self.period)))
             self._pending, self._left = [], BLOCK
             while self._blocks[0][0] < now - seconds:
                 self._blocks.popleft()
@@ -85,13 +86,13 @@ class _Track:
         pending = self._pending.copy()
 
         def packed() -> bytes:
-            last = [past.pack(self._name, pending, self.period)] if pending else []
+            last = [backfill.pack(self._name, pending, self.period)] if pending else []
             return b"".join(map(wire.framed, (*blocks, *last)))
 
         return packed
 
 
-class Past:
+class HistoryBuffer:
     """The newest minutes of all nodes; `append` and `blocks` may be called on different threads.
 
     Args:
@@ -118,8 +119,8 @@ class Past:
         )
         self._sparse: dict[str, _Track] = {}
         self._dense: dict[str, _Track] = {}
-        self._seconds = past.SECONDS
-        """Length of the past, shorter if it would exceed `MAX_BYTES`."""
+        self._seconds = backfill.SECONDS
+        """Length of the history, shorter if it would exceed `MAX_BYTES`."""
         self._time = 0.0
         """Of the newest view."""
         self._appended = 0.0
@@ -132,7 +133,7 @@ class Past:
 
     async def _history(self, request: Request) -> Response:
         try:
-            seconds = float(request.query_params.get("seconds", past.SECONDS))
+            seconds = float(request.query_params.get("seconds", backfill.SECONDS))
         except ValueError:
             return PlainTextResponse("seconds: not a number\n", 400)
         dense = "sparse" not in request.query_params
@@ -144,11 +145,11 @@ class Past:
 
         # Of the views: a recording has another time than this machine.
         clock = self._time + time.monotonic() - self._appended
-        headers = {"Cache-Control": "no-store", past.CLOCK_HEADER: f"{clock:.3f}"}
-        return StreamingResponse(content(), media_type=past.CONTENT_TYPE, headers=headers)
+        headers = {"Cache-Control": "no-store", backfill.CLOCK_HEADER: f"{clock:.3f}"}
+        return StreamingResponse(content(), media_type=backfill.CONTENT_TYPE, headers=headers)
 
     def append(self, view: View) -> None:
-        """Records a view; if time goes backwards, the past starts over."""
+        """Records a view; if time goes backwards, the history starts over."""
         nodes, now, before = view.cluster.nodes, view.time, self._time
         if now == before:
             return  # a stream that has ended is repeated
@@ -158,11 +159,11 @@ class Past:
             for tracks in (self._sparse, self._dense):
                 for name in tracks.keys() - kept:
                     del tracks[name]
-            if len(nodes) <= past.DENSE_NODES and self._period < past.STEP:
-                self._record(self._dense, nodes, self._period, past.DENSE_SECONDS)
+            if len(nodes) <= backfill.DENSE_NODES and self._period < backfill.STEP:
+                self._record(self._dense, nodes, self._period, backfill.DENSE_SECONDS)
             else:
                 self._dense.clear()
-            step = past.STEP * max(1, math.ceil(len(nodes) / MAX_NODES))
+            step = backfill.STEP * max(1, math.ceil(len(nodes) / MAX_NODES))
             if now // step != before // step:
                 self._record(self._sparse, nodes, max(self._period, step), self._seconds)
                 if sum(track.size for track in self._sparse.values()) > MAX_BYTES:
@@ -175,7 +176,7 @@ class Past:
         period: float,
         seconds: float,
     ) -> None:
-        wanted = self._columns if len(nodes) <= past.DENSE_NODES else self._fleet_columns
+        wanted = self._columns if len(nodes) <= backfill.DENSE_NODES else self._fleet_columns
         for name, view in nodes.items():
             track = tracks.get(name)
             if track is None or track.period != min(period, wire.MAX_PERIOD):
@@ -193,7 +194,7 @@ class Past:
 
         Args:
             names: the nodes; None for all.
-            seconds: length of the past.
+            seconds: length of the history.
             dense: with those of each tick.
         """
         levels = (self._sparse, self._dense) if dense else (self._sparse,)

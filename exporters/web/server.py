@@ -28,7 +28,7 @@ from trntop.session.incident_log import IncidentLog
 from ..metrics.exposition import Format
 from ..metrics.pages import Exposition, Rendered
 from ._uvicorn import HttpConnection, QuietServer
-from .history import Past
+from .history import HistoryBuffer
 from .incidents import ABOUT as ABOUT_INCIDENTS
 from .incidents import Incidents
 from .listening import BACKLOG, url
@@ -89,7 +89,7 @@ def build_app(
     streams: Streams | None = None,
     probes: Probes | None = None,
     incidents: Incidents | None = None,
-    past: Past | None = None,
+    history: HistoryBuffer | None = None,
 ) -> Starlette:
     """The exporter's application.
 
@@ -99,12 +99,12 @@ def build_app(
         streams: for dashboards; by default they get no new views.
         probes: for checks; by default none are allowed.
         incidents: those of the last day; by default none are kept.
-        past: for dashboards that open later; by default empty.
+        history: the last minutes, for dashboards that open later; by default empty.
     """
     streams = streams or Streams(latest, 1.0)
     incidents = incidents or Incidents(IncidentLog(1.0), latest)
     probes = probes or Probes()
-    past = past or Past(1.0)
+    history = history or HistoryBuffer(1.0)
     cache = _Cache(latest, exposition)
 
     # Coroutines: Starlette runs plain functions in threads, and one thread renders the pages.
@@ -136,7 +136,7 @@ def build_app(
             *(Route(path, respond) for path, respond in endpoints.items()),
             *streams.routes,
             *incidents.routes,
-            *past.routes,
+            *history.routes,
             *probes.routes,
         ]
     )

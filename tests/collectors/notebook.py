@@ -27,8 +27,8 @@ class Notebook:
         self.forgotten: list[str] = []
         self.warnings: list[str] = []
         self.claims = NodeNames()
-        self.wants_past = False
-        self.pasts: list[list[Reading]] = []
+        self.wants_backfill = False
+        self.backfills: list[list[Reading]] = []
         self._news = asyncio.Event()
 
     def now(self) -> float:
@@ -50,8 +50,8 @@ class Notebook:
             self.forgotten.append(node)
             self._news.set()
 
-    def past(self, readings: Iterable[Reading]) -> None:
-        self.pasts.append(list(readings))
+    def backfill(self, readings: Iterable[Reading]) -> None:
+        self.backfills.append(list(readings))
         self._news.set()
 
     def warn(self, text: str) -> None:

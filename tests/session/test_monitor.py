@@ -111,7 +111,7 @@ def test_anew_nothing_is_known() -> None:
     stream = [monitor_reading(report(runtime()), 100.0 + t) for t in range(5)]
     monitor = Monitor(Settings(), period=0.5)
     *_, view = play(stream, monitor)
-    fresh = monitor.fresh()
+    fresh = monitor.blank_copy()
     again = fresh.tick(50.0)
     assert not again.cluster.nodes
     assert fresh.period == 0.5

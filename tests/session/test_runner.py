@@ -325,7 +325,7 @@ class Remembering:
         self._ends = ends
         self._handed = asyncio.Event()
 
-    async def recalled(self) -> None:
+    async def backfilled(self) -> None:
         await self._handed.wait()
 
     async def run(self, sink: Sink) -> None:
@@ -334,18 +334,18 @@ class Remembering:
         sink.status(Status("list", "agent", State.STARTING, "connecting"))
         sink.remove("list")
         sink.reading(monitor_reading(report(runtime()), now))
-        if sink.wants_past and self._seconds:
+        if sink.wants_backfill and self._seconds:
             past = range(-self._seconds, 0)
-            sink.past([monitor_reading(report(runtime()), now + second) for second in past])
+            sink.backfill([monitor_reading(report(runtime()), now + second) for second in past])
         if self._ends:
             self._handed.set()
         await asyncio.Event().wait()
 
 
 class TestPast:
-    def views(self, collector: Remembering, *, recall: bool = True) -> list[View]:
+    def views(self, collector: Remembering, *, backfill: bool = True) -> list[View]:
         """All views up to the first of the present."""
-        session = Session(Monitor(FAST, 1.0), collectors=[collector], recall=recall)
+        session = Session(Monitor(FAST, 1.0), collectors=[collector], backfill=backfill)
         views: list[View] = []
         session.subscribe(views.append)
         began = session.clock.now()
@@ -373,11 +373,11 @@ class TestPast:
 
     def test_without_one_it_begins_at_once(self) -> None:
         assert len(self.views(Remembering())) <= 2
-        assert len(self.views(Remembering(400), recall=False)) <= 2
+        assert len(self.views(Remembering(400), backfill=False)) <= 2
 
     def test_a_past_that_does_not_come_delays_it_for_a_moment(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(runner, "PAST_TIMEOUT", (0.05, 0.05, 0.1))
+        monkeypatch.setattr(runner, "BACKFILL_TIMEOUT", (0.05, 0.05, 0.1))
         views = self.views(Remembering(30, ends=False))
         assert views[-1].time - views[0].time == pytest.approx(30, abs=3)

@@ -118,7 +118,7 @@ def export(args: Namespace) -> int:
 def _serve(args: Namespace, sources: list[Source], settings: Settings) -> int:
     from trntop.collectors.probes.turns import Turns
     from trntop.exporters.metrics import judging, process
-    from trntop.exporters.web.history import Past
+    from trntop.exporters.web.history import HistoryBuffer
     from trntop.exporters.web.incidents import Incidents
     from trntop.exporters.web.server import build_app, serve
     from trntop.exporters.web.stream import Streams
@@ -150,13 +150,13 @@ def _serve(args: Namespace, sources: list[Source], settings: Settings) -> int:
     )
     session.subscribe(streams.publish)
     incidents = Incidents(log, lambda: latest(session), aggregator=aggregator)
-    past = Past(
+    history = HistoryBuffer(
         session.period, aggregator=aggregator, judge=streams.judge, custom_rules=settings.rules
     )
-    session.subscribe(past.append)
+    session.subscribe(history.append)
     session.start()
     try:
-        app = build_app(lambda: latest(session), exposition, streams, probes, incidents, past)
+        app = build_app(lambda: latest(session), exposition, streams, probes, incidents, history)
         serve(app, sockets, access, on_stop=streams.stop, at_end=probes.close)
     finally:
         session.stop()
@@ -230,7 +230,7 @@ def _write(args: Namespace, sources: list[Source], settings: Settings) -> int:
 
 
 def latest(session: Session) -> View | None:
-    """The newest view; None if it is out of date: the session failed, hangs or loads the past."""
+    """The newest view; None if it is out of date: the session failed, hangs or loads a backfill."""
     view = session.view
     if session.failure or session.loading:
         return None

@@ -22,7 +22,7 @@ from trntop.recording import blackbox
 from trntop.recording.blackbox import BlackBox
 from trntop.session import interpreter, parallel
 from trntop.session.collector import Collector
-from trntop.session.monitor import MAX_CATCH_UP, Monitor, SparsePast, play
+from trntop.session.monitor import MAX_CATCH_UP, Monitor, SparseStart, play
 from trntop.session.runner import Playback, Session, Span, Subscriber, Tap
 from trntop.sources import BY_NAME
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 WARM_UP = 124.0
 """Seconds of history that an endless simulation starts with, so that no graph is empty."""
-WARM_UP_PAST = SparsePast(until=120, every=10)
+WARM_UP_START = SparseStart(until=120, every=10)
 """The older part of it is simulated in coarse steps, for a fast first picture."""
 
 
@@ -69,7 +69,7 @@ class Streams:
         from trntop.collectors import simulator
         from trntop.recording.reader import Recording, open_recording
 
-        self.sparse = WARM_UP_PAST if endless(sources) and len(sources) == 1 else None
+        self.sparse = WARM_UP_START if endless(sources) and len(sources) == 1 else None
         """The coarse steps of their warm-up, if any."""
         self._streams: list[Recording | _Simulated] = []
         plain: dict[str, str] = {}
@@ -112,7 +112,7 @@ class Streams:
 class _Simulated:
     """A simulation with the interface of a recording."""
 
-    def __init__(self, simulation: "Simulation", sparse: SparsePast | None) -> None:
+    def __init__(self, simulation: "Simulation", sparse: SparseStart | None) -> None:
         self._simulation = simulation
         self._sparse = sparse
         self._start = time.time() - (WARM_UP if simulation.minutes is None else 0.0)
@@ -223,7 +223,7 @@ def session(
         live += [*checks, *probed]
         session = Session(
             monitor, collectors=live, description=description, tap=tap, black_box=box,
-            aggregator=not observer, recall=tap is None,
+            aggregator=not observer, backfill=tap is None,
         )  # fmt: skip
         watching: list[Subscriber] = [*checks, *probed]
         for subscriber in watching:

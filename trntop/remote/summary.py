@@ -147,7 +147,7 @@ class SummaryTracker:
         """Sets the state that the collector reports."""
         self._problem = status.reason if status.state is State.DOWN else ""
 
-    def complain(self, text: str) -> None:
+    def problem(self, text: str) -> None:
         """Reports a message that is not valid; the previous summary stays."""
         self._problem = text
 

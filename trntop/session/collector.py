@@ -43,12 +43,12 @@ class Sink(Protocol):
         ...
 
     @property
-    def wants_past(self) -> bool:
-        """Whether `past` has a use now: the session has just started."""
+    def wants_backfill(self) -> bool:
+        """Whether the session still accepts a backfill: it has just started."""
         ...
 
-    def past(self, readings: Iterable[Reading]) -> None:
-        """Adds the past of a node: its readings from before its first one here, by time."""
+    def backfill(self, readings: Iterable[Reading]) -> None:
+        """Adds the backfill of a node: readings from before its first one here, ordered by time."""
         ...
 
     def warn(self, text: str) -> None:
@@ -80,11 +80,11 @@ class FocusAware(Protocol):
 
 
 @runtime_checkable
-class Recalling(Protocol):
-    """A collector whose nodes hand over their past."""
+class BackfillAware(Protocol):
+    """A collector whose nodes provide a backfill: what they recorded before it connected."""
 
-    async def recalled(self) -> None:
-        """Returns when each node has done so, or will not."""
+    async def backfilled(self) -> None:
+        """Returns when each node has provided its backfill, or will not."""
         ...
 
 

@@ -34,7 +34,7 @@ from trntop.pipeline.history import History
 from trntop.pipeline.jobs import job_means, with_stalled
 from trntop.pipeline.node import NodeState
 from trntop.pipeline.skew import Skew
-from trntop.remote import past
+from trntop.remote import backfill
 from trntop.remote.judges import Judges
 from trntop.remote.node import RemoteNode
 from trntop.remote.summary import SummaryTracker
@@ -44,15 +44,15 @@ MAX_NODES = 40_000
 MAX_UNKNOWN = 64
 """Unknown sources that are counted by name."""
 MAX_CATCH_UP = 120.0
-"""Seconds; a longer gap in the stream is one gap, not a burst of ticks."""
+"""Seconds; a longer gap in the stream is skipped, without ticks."""
 
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class SparsePast:
-    """The beginning of a stream in which the sources are polled less often than once a second."""
+class SparseStart:
+    """The beginning of a stream, in which the sources are polled less often than once a second."""
 
     until: int
     """Seconds after the stream's start; a multiple of `every`."""
@@ -60,21 +60,23 @@ class SparsePast:
     """Seconds between two polls, and two ticks."""
 
     def polled(self, second: int) -> int:
-        """The seconds that the sources report at a second; 0 if they are not polled then."""
+        """The interval, in seconds, of the readings at a second; 0 if the sources are not polled
+        then.
+        """
         if second > self.until:
             return 1
         return 0 if second % self.every else self.every
 
 
-Shown = TypeVar("Shown", covariant=True)
+Result = TypeVar("Result", covariant=True)
 
 
-class Follower(Protocol[Shown]):
+class Player(Protocol[Result]):
     """Receives a stream and makes a result of each tick."""
 
     period: float
-    sparse: SparsePast | None
-    """How the stream begins, if its sources are polled less often there."""
+    sparse: SparseStart | None
+    """The beginning of the stream, if its sources are polled less often there."""
 
     def feed(self, reading: Reading) -> None:
         """Adds one reading."""
@@ -88,8 +90,8 @@ class Follower(Protocol[Shown]):
         """Ends the stream at `now`."""
         ...
 
-    def tick(self, now: float) -> Shown:
-        """The state at `now`, a period after the last tick."""
+    def tick(self, now: float) -> Result:
+        """The result at `now`, one period after the last tick."""
         ...
 
 
@@ -100,10 +102,10 @@ class Monitor:
         settings: the settings in force.
         period: seconds between ticks.
         profiles: NEFF profiles known on this machine; a node's own source adds to them.
-        wanted: the quantities needed from its views, if not all. Others are then neither decoded
-            nor computed, and there is no history.
+        wanted: the quantities that are needed; None for all. The others are neither decoded nor
+            computed, and there is no history.
         sparse: the beginning of the stream, if its sources are polled less often there.
-        observer: whether the incidents of aggregators are shown, instead of judging their nodes.
+        observer: whether nodes of aggregators are judged by those alone, whose incidents are shown.
     """
 
     def __init__(
@@ -112,14 +114,14 @@ class Monitor:
         period: float = 1.0,
         profiles: tuple[NeffProfile, ...] = (),
         wanted: frozenset[str] | None = None,
-        sparse: SparsePast | None = None,
+        sparse: SparseStart | None = None,
         *,
         observer: bool = False,
     ) -> None:
         self.period = period
         self.sparse = sparse
         self._recorded: tuple[Cluster, dict[str, float]] | None = None
-        """The previous entry of the history, in a sparse past."""
+        """The previous entry of the history, in a sparse start."""
         self._profiles = profiles
         self._plan = compute_plan(wanted)
         self.history = History(
@@ -130,11 +132,11 @@ class Monitor:
         self._remotes: dict[str, RemoteNode] = {}
         """Nodes reported by an agent."""
         self._summary: SummaryTracker | None = None
-        """Summary from a Prometheus backend; then the agents evaluate the rules."""
+        """Summary from a Prometheus backend; if there is one, the agents evaluate the rules."""
         self._judges = Judges() if observer else None
         """The aggregators that evaluate the rules for their nodes."""
         self._judged: frozenset[str] = frozenset()
-        """Their nodes."""
+        """The nodes of these aggregators."""
         self._phases = JobPhases()
         self._incidents: tuple[Incident, ...] = ()
         self._coverage = Coverage()
@@ -145,8 +147,8 @@ class Monitor:
         """Readings without a decoder, by source."""
         self.ended = False
 
-    def fresh(self) -> "Monitor":
-        """A monitor without data, for another time of the same stream."""
+    def blank_copy(self) -> "Monitor":
+        """A monitor with the same settings and no data, for another time of the same stream."""
         other = Monitor(
             self.settings, self.period, self._profiles, self._plan.wanted,
             observer=self._judges is not None,
@@ -191,21 +193,21 @@ class Monitor:
             node.feed(reading)
 
     def _feed_judgment(self, reading: Reading) -> None:
-        """Adds incidents of an aggregator; a recording of them is judged again."""
+        """Adds incidents of an aggregator; without an observer, the nodes are judged here."""
         if self._judges is not None:
             with _guarded(reading, partial(log.warning, "%s: %s", reading.node)):
                 self._judges.take(reading)
 
     def _feed_summary(self, reading: Reading) -> None:
-        """Adds the answer of a Prometheus backend; nodes that it no longer lists are removed."""
+        """Adds the response of a Prometheus backend; nodes that it no longer lists are removed."""
         summary = self._summary_tracker()
-        with _guarded(reading, summary.complain):
+        with _guarded(reading, summary.problem):
             summary.add(reading)
         roster = summary.roster
         if roster is not None and (gone := self._remotes.keys() - roster):
             for name in gone:
                 del self._remotes[name]
-            self._list()
+            self._update_order()
 
     def _summary_tracker(self) -> SummaryTracker:
         if self._summary is None:
@@ -222,16 +224,16 @@ class Monitor:
             node.status(status)
 
     def remove(self, name: str, sources: Set[str] | None = None) -> None:
-        """Removes a node, or some sources of it; its incidents end."""
+        """Removes a node, or some of its sources; its incidents end."""
         if sources is None or AGENT in sources:
             self._remotes.pop(name, None)
         node = self._nodes.get(name)
         if node is not None and (sources is None or not node.drop_sources(sources)):
             del self._nodes[name]
-        self._list()
+        self._update_order()
 
     def end(self, now: float) -> None:
-        """Ends the stream at `now`: values that are not stale stay, marked *ended*."""
+        """Ends the stream at `now`: values that are not stale remain, marked *ended*."""
         self.ended = True
         for node in self._all():
             node.end(now)
@@ -252,7 +254,7 @@ class Monitor:
             node.resume()
 
     def tick(self, now: float, lag: float = 0.0) -> View:
-        """The state of everything at `now`; call `restart` before `now` goes back."""
+        """The view at `now`; call `restart` before `now` goes back."""
         return self.evaluate(self.cluster(now), lag)
 
     def cluster(self, now: float) -> Cluster:
@@ -278,15 +280,17 @@ class Monitor:
             self._incidents = self._summary.incidents(cluster.time)
         if self._plan.wanted is None:
             self._record(cluster, dict(job_means(cluster)))
-        return self._shown(cluster, lag)
+        return self._make_view(cluster, lag)
 
     def _judge(self, cluster: Cluster) -> Cluster:
-        """Evaluates the rules on all nodes that no aggregator judges; the cluster with phases."""
+        """Evaluates the rules on the nodes that no aggregator judges; returns the cluster with
+        phases.
+        """
         judge_of = {}
         if self._judges is not None:
             judge_of = {name: node.judge for name, node in self._remotes.items() if node.judge}
         if judge_of.keys() - self._judged:
-            # What was found on them before they had a judge is not known to be over.
+            # Nobody reports the end of incidents of these nodes from before they had a judge.
             self._analyzer = Analyzer(self.settings.analysis, self.period, self.settings.rules)
         self._judged = frozenset(judge_of)
         if self._judges is None or not judge_of:
@@ -300,17 +304,17 @@ class Monitor:
                 aggregated=aggregated,
             )
             return with_stalled(cluster, self._incidents, self._analyzer.job_of)
-        rest = {name: view for name, view in cluster.nodes.items() if name not in judge_of}
+        unjudged = {name: view for name, view in cluster.nodes.items() if name not in judge_of}
         newest: dict[str, float] = {}
         for name, judge in judge_of.items():
             newest[judge] = max(newest.get(judge, 0.0), self._remotes[name].received)
         ages = {judge: cluster.time - time for judge, time in newest.items()}
         judged = self._judges.incidents(ages, cluster.time)
-        found = [*self._analyzer.tick(replace(cluster, nodes=rest)), *judged]
+        found = [*self._analyzer.tick(replace(cluster, nodes=unjudged)), *judged]
         found.sort(key=_urgency)
         self._incidents = tuple(found)
         coverages = self._judges.coverages(set(judge_of.values()))
-        self._coverage = joined([*coverages, *([self._analyzer.coverage] if rest else [])])
+        self._coverage = joined([*coverages, *([self._analyzer.coverage] if unjudged else [])])
         phases, judges = self._phases.tick(cluster), self._judges.of(Counter(judge_of.values()))
         first_steps = self._phases.first_steps
         cluster = replace(cluster, phases=phases, first_steps=first_steps, judges=judges)
@@ -320,19 +324,19 @@ class Monitor:
         """Adds a tick to the history; sparse ticks are repeated until the next."""
         if self.sparse is not None:
             if self._recorded is not None:
-                before, its_means = self._recorded
+                before, means_before = self._recorded
                 steps = round((cluster.time - before.time) / self.period)
                 for step in range(1, steps if steps <= self.sparse.every else 1):
                     time = before.time + step * self.period
-                    self.history.append(replace(before, time=time), its_means)
+                    self.history.append(replace(before, time=time), means_before)
             self._recorded = cluster, means
         self.history.append(cluster, means)
 
-    def glance(self, now: float) -> View:
-        """The nodes at `now`, between two ticks, with the incidents of the last one."""
-        return self._shown(self.cluster(now))
+    def view_between_ticks(self, now: float) -> View:
+        """The nodes at `now`, between two ticks, with the incidents of the last tick."""
+        return self._make_view(self.cluster(now))
 
-    def _shown(self, cluster: Cluster, lag: float = 0.0) -> View:
+    def _make_view(self, cluster: Cluster, lag: float = 0.0) -> View:
         self._generation += 1
         return View(
             self._generation, cluster.time, cluster, self._incidents, self.ended, lag,
@@ -343,64 +347,64 @@ class Monitor:
         node = self._nodes.get(name)
         if node is None and self._has_room(name):
             node = self._nodes[name] = NodeState(name, self._profiles, self._plan)
-            self._list()
+            self._update_order()
         return node
 
     def _remote(self, name: str) -> RemoteNode | None:
         node = self._remotes.get(name)
         if node is None and self._has_room(name):
             node = self._remotes[name] = RemoteNode(name)
-            self._list()
+            self._update_order()
         return node
 
     def _has_room(self, name: str) -> bool:
         known = name in self._nodes or name in self._remotes
         return known or len(self._order) < MAX_NODES
 
-    def _list(self) -> None:
+    def _update_order(self) -> None:
         self._order = sorted(self._nodes.keys() | self._remotes.keys())
 
 
 def _urgency(incident: Incident) -> tuple[float, float, float]:
-    """Sorts open ones first, worst first; then the closed ones, newest first."""
+    """Sort key: open incidents first, the worst first; then closed ones, the newest first."""
     closed = math.inf if incident.closed_at is None else incident.closed_at
     rank = incident.severity.rank if incident.open else 0
     return -closed, -rank, incident.opened_at
 
 
 @contextmanager
-def _guarded(reading: Reading, complain: Callable[[str], object]) -> Iterator[None]:
-    """Reports what is wrong with a payload; a defect of a decoder costs no more than it."""
+def _guarded(reading: Reading, report: Callable[[str], object]) -> Iterator[None]:
+    """Reports errors in a payload; a bug in a decoder affects only this payload."""
     try:
         yield
     except DecodeError as error:
-        complain(str(error))
+        report(str(error))
     except Exception as error:
         log.exception("decoding %s of %s", reading.source, reading.node)
-        complain(f"internal error: {type(error).__name__}")
+        report(f"internal error: {type(error).__name__}")
 
 
 def play(
     readings: Iterable[Reading],
-    monitor: Follower[Shown],
+    monitor: Player[Result],
     skew: Skew | None = None,
     tick_at: float | None = None,
     *,
     ends: bool = True,
-) -> Iterator[Shown]:
+) -> Iterator[Result]:
     """Runs a recorded or simulated stream through `monitor`, one view per period of its time.
 
     The times of nodes whose clocks are wrong are aligned with the others. If the stream itself
-    jumps (all clocks were set, files were joined, nothing was recorded for long), time jumps with
-    it: one tick, then on from there. The last view, with the stream ended, is at the last reading's
-    time. An empty stream gives no view.
+    jumps (all clocks were set, files were joined, nothing was recorded for a long time), there is
+    one tick, and time continues from there. The last view, with the stream ended, is at the time of
+    the last reading. An empty stream gives no view.
 
     Args:
         readings: the stream, in the order of arrival.
         monitor: receives the readings and makes the views.
         skew: aligns the clocks; a new one by default.
-        tick_at: a time on which a tick falls; by default, one period after the first reading.
-        ends: whether the stream is over after its last reading; if not, the last view is earlier.
+        tick_at: the time of one of the ticks; by default, one period after the first reading.
+        ends: whether to end the stream after its last reading, with a last view.
     """
     skew = Skew() if skew is None else skew
     due = now = None
@@ -430,27 +434,29 @@ def play(
         yield monitor.tick(now)
 
 
-def recall(
-    pasts: Iterable[Iterable[Reading]],
+def play_backfill(
+    backfills: Iterable[Iterable[Reading]],
     monitor: Monitor,
     now: float,
     arrived: Iterable[Reading] = (),
 ) -> Iterator[View]:
-    """Plays the past of nodes, then what has arrived meanwhile; ticks are sparse in the older part.
+    """Plays the backfill of nodes, then later readings; ticks are sparse in the older part.
 
     Args:
-        pasts: of each node, by time.
-        monitor: receives it.
-        now: the present.
-        arrived: later readings, read after the past.
+        backfills: the readings of each node, ordered by time.
+        monitor: receives the readings and makes the views.
+        now: the current time.
+        arrived: readings that have arrived meanwhile; read last.
     """
-    rests = [iter(readings) for readings in pasts]
+    rests = [iter(readings) for readings in backfills]
     heads = [reading for rest in rests if (reading := next(rest, None)) is not None]
     merged = heapq.merge(heads, *rests, key=attrgetter("time"))
     if heads:
-        dense = past.DENSE_SECONDS if len(rests) <= past.DENSE_NODES else past.STEP
+        dense = backfill.DENSE_SECONDS if len(rests) <= backfill.DENSE_NODES else backfill.STEP
         until = now - dense - min(reading.time for reading in heads)
-        monitor.sparse = SparsePast(max(0, int(until // past.STEP) * past.STEP), past.STEP)
-    # A period after the frames of a step.
+        monitor.sparse = SparseStart(
+            max(0, int(until // backfill.STEP) * backfill.STEP), backfill.STEP
+        )
+    # Ticks are one period after the frames of a step.
     yield from play(chain(merged, arrived), monitor, tick_at=monitor.period, ends=False)
     monitor.sparse = None

@@ -37,7 +37,7 @@ from trntop.core.model import (
     View,
 )
 from trntop.core.settings import Settings
-from trntop.session.monitor import Monitor, SparsePast, play
+from trntop.session.monitor import Monitor, SparseStart, play
 
 if TYPE_CHECKING:
     from multiprocessing.context import ForkProcess
@@ -225,7 +225,7 @@ class _Part:
 
     def __init__(self, monitor: Monitor, worker: int, workers: int) -> None:
         self.period = monitor.period
-        self.sparse: SparsePast | None = None
+        self.sparse: SparseStart | None = None
         self.restart = monitor.restart
         self.end = monitor.end
         self.tick = monitor.cluster

@@ -1,4 +1,4 @@
-"""A running monitor: own thread, own event loop, the newest view for all readers.
+"""Runs a monitor in its own thread and event loop; readers get the newest view.
 
 Live sources are collectors, ticked by the steady clock. A stream (recording, simulation) is an
 iterator of readings, ticked by its own time and paced by `Playback`.
@@ -21,32 +21,32 @@ from trntop.pipeline.skew import Skew
 from trntop.recording.blackbox import BlackBox
 from trntop.remote.names import NodeNames
 from trntop.session.clock import SteadyClock
-from trntop.session.collector import Collector, FocusAware, Recalling
-from trntop.session.monitor import Monitor, play, recall
+from trntop.session.collector import BackfillAware, Collector, FocusAware
+from trntop.session.monitor import Monitor, play, play_backfill
 
 log = logging.getLogger(__name__)
 
 STOP_SECONDS = 0.4
-"""How long `stop` waits for the collection thread, which is a daemon."""
-SLICE = 0.2
-"""Seconds between checks of pause and speed while waiting."""
+"""Seconds that `stop` waits for the collection thread, which is a daemon."""
+CONTROL_INTERVAL = 0.2
+"""Seconds between checks of pause and speed during a wait."""
 
-NEAR = (5, 30, 40)
+SHORT_LEAD = (5, 30, 40)
 """Ticks before a target time at which playback starts: minimum, maximum, and a number to divide by
 the nodes, so that the target is shown within a second.
 """
-FAR = (5, 300, 600)
-"""The same for a second run while paused: then rules and graphs have the data that they need."""
-AHEAD = (5, 60, 120)
-"""The same for a target that is reached by playing on, so that nothing is lost."""
+FULL_LEAD = (5, 300, 600)
+"""The same for a second run while paused, which gives rules and graphs the data that they need."""
+MAX_SKIP = (5, 60, 120)
+"""Ticks ahead within which a target is reached by playing on, which keeps all data."""
 ROUNDING = 1e-3
 """Seconds by which a tick may miss its time: floats of unix time are coarse."""
-GAP = 60.0
-GAP_SHOWN = 2.0
-"""A gap of the stream longer than `GAP` seconds is shortened to this in playback."""
+MAX_GAP = 60.0
+SHORTENED_GAP = 2.0
+"""Playback shortens a gap in the stream that is longer than `MAX_GAP` seconds to this."""
 
-PAST_TIMEOUT = (2.0, 1.0, 15.0)
-"""Seconds to wait for the past of all nodes, after the newest one, and in all."""
+BACKFILL_TIMEOUT = (2.0, 1.0, 15.0)
+"""Seconds to wait for the first backfill, after each one, and in total."""
 
 Span = tuple[float, float]
 Subscriber = Callable[[View], None]
@@ -61,7 +61,7 @@ class Playback:
     paused: bool = False
     loop: bool = False
     catch_up: bool = False
-    """Run as fast as possible until the stream's time reaches the present."""
+    """Whether to run as fast as possible until the stream's time reaches the current time."""
     ended: bool = False
 
 
@@ -71,16 +71,16 @@ class Session:
     Args:
         monitor: receives the readings and makes the views; used on the session's thread only.
         collectors: live sources.
-        stream: makes an iterator of readings; called again for each loop.
-        stream_from: the same from a time on, for streams that can seek.
+        stream: returns an iterable of readings; called again for each loop.
+        stream_from: the same, starting at a time, for streams that can seek.
         span: returns the times of the stream's first and last reading; None if unknown.
         playback: the stream's controls.
-        description: names the source on the screen.
-        tap: receives every reading first (the recorder).
+        description: name of the source on the screen.
+        tap: receives every reading before the monitor does, to record it.
         black_box: keeps the newest readings of live sources.
-        notes: returns the losses in damaged inputs so far.
-        aggregator: whether it judges its nodes for others.
-        recall: whether to begin with the past that agents hand over.
+        notes: returns messages on damaged input so far.
+        aggregator: whether it judges its nodes for other programs.
+        backfill: whether to begin with the backfill that agents provide.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Session:
         black_box: BlackBox | None = None,
         notes: Callable[[], Sequence[str]] = tuple,
         aggregator: bool = False,
-        recall: bool = False,
+        backfill: bool = False,
     ) -> None:
         self._aggregator = aggregator
         self.notes = notes
@@ -109,13 +109,13 @@ class Session:
         self._stream = stream
         self._stream_from = stream_from
         self._find_span = span
-        self._recall = recall
+        self._backfill = backfill
         self._catching_up = False
-        """Whether the past is awaited or played."""
+        """Whether the backfill is loading."""
         self._tap = tap if black_box is None else black_box.append
         self.black_box = black_box
         self.warn: Callable[[str], None] = log.warning
-        """Receives messages for the user that are in no view, on any thread."""
+        """Receives messages for the user that are not part of a view; called on any thread."""
         self._view = View(0, self.clock.now(), Cluster(self.clock.now()))
         self._skew = Skew()
         self._subscribers: list[Subscriber] = []
@@ -130,11 +130,11 @@ class Session:
         self._focus: str | None = None
         """The node that the user has selected."""
         self._pending_focus: str | None = None
-        """The same, until a collector has delivered more of it."""
+        """The same, until a collector has delivered more data of it."""
         self._target: _Target | None = None
         """The time to show next."""
         self._steps = 0
-        """Ticks to show although the stream is paused."""
+        """Number of ticks to show although the stream is paused."""
         self.span: Span | None = None
         """Times of the stream's first and last reading, if known."""
         self.failure = ""
@@ -158,7 +158,7 @@ class Session:
 
     @property
     def loading(self) -> bool:
-        """Whether its views are of the past and catch up with the present."""
+        """Whether views are not current yet: of a backfill, or catching up."""
         return self._catching_up or (self.playback is not None and self.playback.catch_up)
 
     def recover(self, incidents: Sequence[Incident], time: float) -> None:
@@ -166,7 +166,7 @@ class Session:
         self._monitor.recover(incidents, time)
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """Calls `subscriber` with each new view, on the session's thread: return at once."""
+        """Calls `subscriber` with each new view, on the session's thread; it must not block."""
         self._subscribers.append(subscriber)
 
     def start(self) -> None:
@@ -185,10 +185,10 @@ class Session:
         return self._over.wait(seconds)
 
     def seek(self, time: float) -> bool:
-        """Continues at another time of the stream, if it can seek; from any thread.
+        """Continues at another time of the stream, if it can seek; callable from any thread.
 
-        The next view that is published is the one at `time`. A near future is reached by playing
-        on; otherwise the stream restarts a little before. A paused stream stays paused.
+        The next published view is the one at `time`. If `time` is a little ahead, the stream plays
+        on to it; otherwise it restarts a little before it. A paused stream stays paused.
 
         Returns:
             Whether the stream restarts, which resets the monitor.
@@ -196,7 +196,7 @@ class Session:
         if not self.seekable:
             return False
         ahead = time - self._view.time
-        restart = not 0 <= ahead <= self._lead(AHEAD) or self._view.ended
+        restart = not 0 <= ahead <= self._lead(MAX_SKIP) or self._view.ended
         self._call(partial(self._seek, _Target(time, restart)))
         return restart
 
@@ -205,7 +205,7 @@ class Session:
         self._interrupt.set()
 
     def set_focus(self, node: str | None) -> None:
-        """Sets the selected node, or none, for collectors; from any thread."""
+        """Sets the selected node, or none, for collectors; callable from any thread."""
         if node != self._focus:
             self._focus = node
             self._call(self._pass_focus)
@@ -217,16 +217,16 @@ class Session:
             collector.set_focus(self._focus)
 
     def _received(self, node: str) -> None:
-        """Shows new data of the selected node at once, not at the next tick."""
+        """Shows new data of the selected node immediately, not at the next tick."""
         if node == self._pending_focus and not self._catching_up:
             self._pending_focus = None
             # After the collector's messages: one node may need several.
             asyncio.get_running_loop().call_soon(
-                lambda: self._publish(self._monitor.glance(self.clock.now()))
+                lambda: self._publish(self._monitor.view_between_ticks(self.clock.now()))
             )
 
     def step(self) -> None:
-        """Shows the next tick of a paused stream; from any thread."""
+        """Shows the next tick of a paused stream; callable from any thread."""
         self._call(self._step)
 
     def _step(self) -> None:
@@ -280,14 +280,16 @@ class Session:
             aggregator=self._aggregator,
         )  # fmt: skip
         self._pass_focus()
-        recalling = [each for each in self._collectors if isinstance(each, Recalling)]
-        self._catching_up = sink.wants_past = self._recall and bool(recalling)
+        backfilling = [
+            collector for collector in self._collectors if isinstance(collector, BackfillAware)
+        ]
+        self._catching_up = sink.wants_backfill = self._backfill and bool(backfilling)
         tasks = [asyncio.create_task(_guarded(collector, sink)) for collector in self._collectors]
         period = self._monitor.settings.collect.period
         loop = asyncio.get_running_loop()
         try:
             if self._catching_up:
-                await self._load_past(sink, recalling)
+                await self._load_backfill(sink, backfilling)
             planned = due = loop.time()
             while True:
                 lag = loop.time() - planned
@@ -302,25 +304,25 @@ class Session:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _load_past(self, sink: "_Sink", recalling: Sequence[Recalling]) -> None:
-        """Plays the past of all nodes, then what has arrived meanwhile."""
+    async def _load_backfill(self, sink: "_Sink", backfilling: Sequence[BackfillAware]) -> None:
+        """Plays the backfill of all nodes, then what has arrived meanwhile."""
         loop = asyncio.get_running_loop()
-        least, more, most = PAST_TIMEOUT
+        first, each, total = BACKFILL_TIMEOUT
         began = loop.time()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(least) as deadline:
+            async with asyncio.timeout(first) as deadline:
                 sink.extend = lambda: deadline.reschedule(
-                    min(max(began + least, loop.time() + more), began + most)
+                    min(max(began + first, loop.time() + each), began + total)
                 )
-                await asyncio.gather(*(collector.recalled() for collector in recalling))
-        views = recall(sink.pasts, self._monitor, self.clock.now(), sink.arrived())
+                await asyncio.gather(*(collector.backfilled() for collector in backfilling))
+        views = play_backfill(sink.backfills, self._monitor, self.clock.now(), sink.arrived())
         for view in views:
             self._publish(view)
             await asyncio.sleep(0)
-        self._catching_up = sink.wants_past = False
+        self._catching_up = sink.wants_backfill = False
 
     async def _play(self, stream: Callable[[], Iterable[Reading]], playback: Playback) -> None:
-        """Plays the stream to its end, again if it loops, and seeks on request."""
+        """Plays the stream to its end, repeats it if it loops, and seeks on request."""
         self.span = self._find_span()
         shift = 0.0
         first: float | None = None
@@ -361,11 +363,11 @@ class Session:
 
         Args:
             views: the views.
-            before: the time of the last shown view of this round, if any.
+            before: the time of the last view shown in this iteration of the stream, if any.
             playback: the controls.
 
         Returns:
-            The times of the first and the last view of this round, and the remaining views.
+            The times of the first and the last view of this iteration, and the remaining views.
         """
         first = before
         due = asyncio.get_running_loop().time()
@@ -380,7 +382,7 @@ class Session:
                 await asyncio.sleep(0)
             else:
                 wait = max(0.0, view.time - before)
-                due = await self._wait(due, wait if wait < GAP else GAP_SHOWN, playback)
+                due = await self._wait(due, wait if wait < MAX_GAP else SHORTENED_GAP, playback)
             if self._target is not None:
                 return first, before, chain([view], views)
             before = view.time
@@ -391,7 +393,7 @@ class Session:
     async def _play_to(
         self, views: Iterator[View], time: float, may_continue: Callable[[], bool] = lambda: True
     ) -> View | None:
-        """The view at `time`, or the last one, without waiting; None if interrupted."""
+        """Plays to `time` without waiting; returns that or the last view, None if interrupted."""
         for view in views:
             if self._target is not None or not may_continue():
                 return None
@@ -401,9 +403,9 @@ class Session:
         return None
 
     async def _seek_to(self, time: float, shift: float, playback: Playback) -> Iterator[View]:
-        """Shows the time `time` of the stream; returns the views after it.
+        """Shows the view at `time`; returns the views after it.
 
-        First with little data before it, to be fast; then, if paused, with as much as rules and
+        It first plays little data before it, to be fast; then, if paused, as much as rules and
         graphs need.
         """
         if self.span is not None:
@@ -412,14 +414,14 @@ class Session:
         def is_paused() -> bool:
             return playback.paused and not self._steps
 
-        near, far = self._lead(NEAR), self._lead(FAR)
-        views = await self._approach(time, near, shift, lambda: True)
-        if views is not None and far > near and playback.paused:
-            views = await self._approach(time, far, shift, is_paused) or views
+        short, full = self._lead(SHORT_LEAD), self._lead(FULL_LEAD)
+        views = await self._approach(time, short, shift, lambda: True)
+        if views is not None and full > short and playback.paused:
+            views = await self._approach(time, full, shift, is_paused) or views
         return views or iter(())
 
     def _lead(self, ticks: tuple[int, int, int]) -> float:
-        """Seconds for NEAR or FAR."""
+        """The seconds of a lead."""
         least, most, budget = ticks
         nodes = max(1, len(self._view.cluster.nodes))
         return max(least, min(most, budget // nodes)) * self.period
@@ -433,7 +435,7 @@ class Session:
             The views after that; None if interrupted, or without data.
         """
         assert self._stream_from is not None
-        monitor, skew = self._monitor.fresh(), Skew()
+        monitor, skew = self._monitor.blank_copy(), Skew()
         readings = self._tapped(self._stream_from(time - lead), shift)
         views = play(readings, monitor, skew, tick_at=time + shift)
         view = await self._play_to(views, time + shift, may_continue)
@@ -452,13 +454,13 @@ class Session:
             if playback.paused and self._steps:
                 self._steps -= 1
                 return loop.time()
-            step = max(0.0, min(SLICE, remaining / playback.speed) - (loop.time() - now))
+            step = max(0.0, min(CONTROL_INTERVAL, remaining / playback.speed) - (loop.time() - now))
             await self._sleep(step)
             passed, now = loop.time() - now, loop.time()
             if not playback.paused:
                 self._steps = 0
                 remaining -= passed * playback.speed
-        # The next wait is shorter by the excess of the last slice.
+        # The next wait is shorter by the excess of the last sleep.
         return now + remaining / playback.speed
 
     async def _sleep(self, seconds: float | None) -> None:
@@ -493,7 +495,7 @@ class _Target:
 
 
 class _Sink:
-    """The session as collectors see it."""
+    """The session's interface for collectors."""
 
     def __init__(
         self,
@@ -512,27 +514,27 @@ class _Sink:
         self._names = NodeNames()
         self.warn = warn
         self._received = received
-        self.wants_past = False
-        self.pasts: list[Iterable[Reading]] = []
+        self.wants_backfill = False
+        self.backfills: list[Iterable[Reading]] = []
         self.extend: Callable[[], None] = lambda: None
-        """Called with each past."""
+        """Called after each backfill."""
         self._held: deque[Reading | Callable[[], None]] = deque()
-        """Readings and removals since the start, while the past is loaded."""
+        """Readings and removals since the start, while the backfill is loading."""
         self._statuses: dict[tuple[str, str], Status] = {}
-        """Node and source → its status, unless a reading came after it."""
+        """Node and source → newest status, unless a reading came after it."""
 
-    def past(self, readings: Iterable[Reading]) -> None:
-        self.pasts.append(readings)
+    def backfill(self, readings: Iterable[Reading]) -> None:
+        self.backfills.append(readings)
         self.extend()
 
     def arrived(self) -> Iterator[Reading]:
-        """What has arrived while the past was loaded; what is no reading takes effect with it."""
+        """Readings that arrived while the backfill was loading; removals are applied in between."""
         while self._held:
-            arrived = self._held.popleft()
-            if isinstance(arrived, Reading):
-                yield arrived
+            item = self._held.popleft()
+            if isinstance(item, Reading):
+                yield item
             else:
-                arrived()
+                item()
         for status in self._statuses.values():
             self._monitor.status(status)
 
@@ -542,7 +544,7 @@ class _Sink:
     def reading(self, reading: Reading) -> None:
         if self._tap is not None:
             self._tap(reading)
-        if self.wants_past and reading.source != INCIDENTS:
+        if self.wants_backfill and reading.source != INCIDENTS:
             self._held.append(reading)
             self._statuses.pop((reading.node, reading.source), None)
             return
@@ -550,7 +552,7 @@ class _Sink:
         self._received(reading.node)
 
     def status(self, status: Status) -> None:
-        if self.wants_past:
+        if self.wants_backfill:
             self._statuses[status.node, status.source] = status
             return
         self._monitor.status(status)
@@ -560,17 +562,17 @@ class _Sink:
 
     def remove(self, node: str, owner: str = "") -> None:
         left = self._names.drop(node, owner)
-        if self.wants_past:
+        if self.wants_backfill:
             self._held.append(partial(self._monitor.remove, node, left))
-            for place in [place for place in self._statuses if place[0] == node]:
-                if left is None or place[1] in left:
-                    del self._statuses[place]
+            for key in [key for key in self._statuses if key[0] == node]:
+                if left is None or key[1] in left:
+                    del self._statuses[key]
             return
         self._monitor.remove(node, left)
 
 
 async def _guarded(collector: Collector, sink: _Sink) -> None:
-    """Runs a collector; a defect in it affects only its source."""
+    """Runs a collector; a bug in it affects only its source."""
     try:
         await collector.run(sink)
     except Exception as error:

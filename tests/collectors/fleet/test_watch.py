@@ -255,7 +255,7 @@ async def test_cancelled_it_leaves_nothing_behind() -> None:
 
 async def test_very_many_are_told_of_a_better_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch_module, "MANY", 3)
-    monkeypatch.setattr(descriptors, "allow", lambda _: "")
+    monkeypatch.setattr(descriptors, "reserve", lambda _: "")
     sink = Notebook()
     targets = [Target(f"n{n}", "http://127.0.0.1:9") for n in range(4)]
     async with running(Watch(Listed("list", targets), SETTINGS), sink):

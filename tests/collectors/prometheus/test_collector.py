@@ -55,9 +55,9 @@ class Watched:
     def remove(self, node: str, owner: str = "") -> None:
         self.monitor.remove(node)
 
-    wants_past = False
+    wants_backfill = False
 
-    def past(self, readings: Iterable[Reading]) -> None:
+    def backfill(self, readings: Iterable[Reading]) -> None:
         raise AssertionError
 
     def warn(self, text: str) -> None:

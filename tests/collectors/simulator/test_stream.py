@@ -7,7 +7,7 @@ from trntop.collectors.simulator import parse, simulate
 from trntop.collectors.simulator.sources import SIMULATED
 from trntop.core.instances import INSTANCE_TYPES
 from trntop.core.model import Reading
-from trntop.session.monitor import SparsePast
+from trntop.session.monitor import SparseStart
 from trntop.sources import LOCAL_SOURCES
 
 CLOCKED = ("steps", "log", "neuron-sysfs")
@@ -89,7 +89,7 @@ def test_what_is_long_comes_in_turns() -> None:
 def test_a_sparse_past_holds_the_same_events_in_fewer_payloads() -> None:
     simulation = parse(f"sim:demo?{SMALL}&minutes=2")
     every = list(simulate(simulation, 0.0))
-    sparse = list(simulate(simulation, 0.0, SparsePast(until=100, every=10)))
+    sparse = list(simulate(simulation, 0.0, SparseStart(until=100, every=10)))
     assert [one for one in sparse if one.source in ("steps", "log")] == [
         one for one in every if one.source in ("steps", "log")
     ]

@@ -1,7 +1,7 @@
-"""Blocks of the past: the messages of one node, compressed, as `/v1/history` serves them.
+"""Blocks of a backfill: the messages of one node, compressed, as `/v1/history` serves them.
 
 A block begins with its node's schema and keyframe, so each can be decoded alone. It has the
-quantities that rules and charts read; the others are absent in the past.
+quantities that rules and charts read; the others are absent in a backfill.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,18 +14,18 @@ from trntop.core.text import clean
 from trntop.remote import wire
 
 SECONDS = 900.0
-"""Length of the past."""
+"""Length of a backfill."""
 DENSE_SECONDS = 300.0
-"""The newest part of it, with a frame of each tick."""
+"""The newest part of it, with a frame for each tick."""
 STEP = 4
 """Seconds between two frames of the rest. They are the first ones after multiples of it, so that
 those of several nodes are of the same time.
 """
 DENSE_NODES = 32
-"""With more nodes, the whole past has a frame each `STEP`."""
+"""With more nodes, the whole backfill has a frame each `STEP`."""
 CONTENT_TYPE = "application/vnd.trntop.history"
 CLOCK_HEADER = "Trntop-Time"
-"""The agent's clock as it responds."""
+"""The time of the agent's clock when it responds."""
 MAX_BLOCK = 8 << 20
 """Bytes of the messages of one block."""
 

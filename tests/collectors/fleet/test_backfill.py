@@ -9,8 +9,8 @@ from tests.agents import FakeAgent, agent, answering, chunked, until, writing
 from tests.builders import make_view
 from tests.collectors.fleet.test_agents import watch
 from tests.collectors.notebook import Notebook, running
-from trntop.exporters.web.history import Past
-from trntop.remote import past, wire
+from trntop.exporters.web.history import HistoryBuffer
+from trntop.remote import backfill, wire
 
 
 class Recaller(Notebook):
@@ -18,11 +18,11 @@ class Recaller(Notebook):
 
     def __init__(self) -> None:
         super().__init__()
-        self.wants_past = True
+        self.wants_backfill = True
 
     def frames(self) -> list[float]:
         """Times of all frames by the agent's clock: of the past, then of the stream."""
-        readings = [*(one for each in self.pasts for one in each), *self.readings]
+        readings = [*(one for each in self.backfills for one in each), *self.readings]
         heads = [wire.head(one.data) for one in readings]
         return [head.time for head in heads if head.type == wire.FRAME]
 
@@ -37,7 +37,7 @@ async def test_the_past_and_the_stream_have_each_frame_once() -> None:
         await ticked(one, 50)
         sink, collector = Recaller(), watch(one.address)
         async with running(collector, sink):
-            await collector.recalled()
+            await collector.backfilled()
             one.tick()
             await sink.until(lambda: sink.frames()[-1] == 5051.0)
     frames = sink.frames()
@@ -50,9 +50,9 @@ async def test_times_are_those_of_the_local_clock() -> None:
         await ticked(one, 9)
         sink, collector = Recaller(), watch(one.address)
         async with running(collector, sink):
-            await collector.recalled()
+            await collector.backfilled()
             now = sink.now()
-    (readings,) = sink.pasts
+    (readings,) = sink.backfills
     assert now - 12.0 < readings[0].time < now - 8.0
     assert {reading.node for reading in readings} == {"n0"}
 
@@ -62,8 +62,8 @@ async def test_a_session_that_runs_already_takes_none() -> None:
         await ticked(one, 9)
         sink, collector = Notebook(), watch(one.address)
         async with running(collector, sink):
-            await collector.recalled()
-    assert sink.pasts == []
+            await collector.backfilled()
+    assert sink.backfills == []
 
 
 @pytest.mark.parametrize("broken", ["missing", "garbage"])
@@ -74,16 +74,16 @@ async def test_an_agent_without_a_past_streams(
         "missing": lambda one: one.app.routes.remove(
             next(route for route in one.app.routes if getattr(route, "path", "") == "/v1/history")
         ),
-        "garbage": lambda _: monkeypatch.setattr(past, "pack", lambda *_: b"garbage"),
+        "garbage": lambda _: monkeypatch.setattr(backfill, "pack", lambda *_: b"garbage"),
     }
     async with agent(make_view(1, time=5000.0)) as one:
         bad[broken](one)
         await ticked(one, 5)
         sink, collector = Recaller(), watch(one.address)
         async with running(collector, sink):
-            await collector.recalled()
+            await collector.backfilled()
             await sink.until(lambda: 5005.0 in sink.frames())
-    assert sink.pasts == []
+    assert sink.backfills == []
 
 
 async def test_a_past_that_never_ends_does_not_stop_the_stream(
@@ -91,11 +91,11 @@ async def test_a_past_that_never_ends_does_not_stop_the_stream(
 ) -> None:
     asked, never = asyncio.Event(), asyncio.Event()
 
-    async def hung(_self: Past, _request: object) -> None:
+    async def hung(_self: HistoryBuffer, _request: object) -> None:
         asked.set()
         await never.wait()
 
-    monkeypatch.setattr(Past, "_history", hung)
+    monkeypatch.setattr(HistoryBuffer, "_history", hung)
     async with agent(make_view(1, time=5000.0)) as one:
         sink, collector = Recaller(), watch(one.address)
         async with running(collector, sink):
@@ -111,18 +111,18 @@ async def test_nodes_that_are_down_or_no_agents_are_not_waited_for() -> None:
         collector = watch("http://127.0.0.1:1", other, broken)
         async with running(collector, Recaller()):
             async with asyncio.timeout(20):
-                await collector.recalled()
+                await collector.backfilled()
 
 
 async def test_with_many_agents_the_past_is_shorter(monkeypatch: pytest.MonkeyPatch) -> None:
-    from trntop.collectors.fleet import past as client
+    from trntop.collectors.fleet import backfill as client
 
     monkeypatch.setattr(client, "MAX_FRAMES", 20)
     async with agent(make_view(2, time=5000.0)) as one:
         await ticked(one, 300)
         sink, collector = Recaller(), watch(one.address)
         async with running(collector, sink):
-            await collector.recalled()
-            await until(lambda: len(sink.pasts) == 2)
+            await collector.backfilled()
+            await until(lambda: len(sink.backfills) == 2)
     begin = min(sink.frames())
     assert 5300.0 - 40.0 - 120.0 <= begin <= 5300.0 - 40.0

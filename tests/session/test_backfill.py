@@ -1,17 +1,17 @@
-"""A monitor that gets the past of its nodes equals one that was there from the start."""
+"""A monitor that gets the backfill of its nodes equals one that was there from the start."""
 
 import pytest
 
 from tests.corpus import SCENARIOS, SMALL, START, played
 from trntop.analysis.rule_inputs import rule_inputs
-from trntop.collectors.fleet.past import readings
+from trntop.collectors.fleet.backfill import readings
 from trntop.collectors.simulator import parse, simulate
 from trntop.core.model import Incident, Reading, View
 from trntop.core.settings import Settings
-from trntop.exporters.web.history import Past
-from trntop.remote import past as blocks
+from trntop.exporters.web.history import HistoryBuffer
+from trntop.remote import backfill as blocks
 from trntop.remote.wire import FrameReader
-from trntop.session.monitor import Monitor, play, recall
+from trntop.session.monitor import Monitor, play, play_backfill
 
 pytestmark = pytest.mark.xdist_group("corpus")
 
@@ -25,17 +25,19 @@ NAMES = [
 ]
 
 
-def recalled(past: Past, now: float, *, dense: bool = True, monitor: Monitor | None = None) -> View:
-    """The last view of a monitor that takes a past at `now`."""
+def backfilled(
+    history: HistoryBuffer, now: float, *, dense: bool = True, monitor: Monitor | None = None
+) -> View:
+    """The last view of a monitor that plays a backfill at `now`."""
     by_node: dict[str, list[blocks.Block]] = {}
-    for chunk in past.blocks(None, blocks.SECONDS, dense=dense):
+    for chunk in history.blocks(None, blocks.SECONDS, dense=dense):
         for message in FrameReader().feed(chunk):
             block = blocks.decode(message)
             by_node.setdefault(block.node, []).append(block)
-    pasts: list[list[Reading]] = [
+    backfills: list[list[Reading]] = [
         list(readings(node, found, AHEAD, now + 1.0)) for node, found in by_node.items()
     ]
-    *_, view = recall(pasts, monitor or Monitor(Settings()), now - AHEAD)
+    *_, view = play_backfill(backfills, monitor or Monitor(Settings()), now - AHEAD)
     return view
 
 
@@ -55,7 +57,7 @@ def changed(incident: Incident) -> float:
 @pytest.mark.parametrize("name", NAMES)
 def test_opened_late_it_has_the_incidents_of_the_past(name: str) -> None:
     known = played(name)
-    late = recalled(known.past, known.last.time)
+    late = backfilled(known.history, known.last.time)
     assert facts(late.incidents) == facts(known.last.incidents)
     for incident, same in zip(late.incidents, known.last.incidents, strict=True):
         assert incident.opened_at + AHEAD == pytest.approx(same.opened_at, abs=5.0)
@@ -64,7 +66,7 @@ def test_opened_late_it_has_the_incidents_of_the_past(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_sparse_frames_show_the_same_within_five_seconds(name: str) -> None:
     known = played(name)
-    late = recalled(known.past, known.last.time, dense=False)
+    late = backfilled(known.history, known.last.time, dense=False)
     assert {i.kind for i in late.incidents} == {i.kind for i in known.last.incidents}
     for incident, same in zip(late.incidents, known.last.incidents, strict=True):
         assert incident.severity is same.severity
@@ -76,13 +78,13 @@ def test_sparse_frames_show_the_same_within_five_seconds(name: str) -> None:
 def test_at_any_time_it_has_what_one_has_that_was_open_from_the_start(name: str) -> None:
     """What has just been found may wait for a frame each; what is over or lasts is the same."""
     simulation = parse(f"sim:{name}?{SCENARIOS[name]}&{SMALL}")
-    past = Past(1.0, aggregator=True)
+    history = HistoryBuffer(1.0, aggregator=True)
     compared = 0
     for view in play(simulate(simulation, START), Monitor(Settings(), wanted=rule_inputs())):
-        past.append(view)
+        history.append(view)
         if not view.incidents or round(view.time - START) % 20:
             continue
-        late = recalled(past, view.time)
+        late = backfilled(history, view.time)
         settled = {
             fact
             for fact, incident in zip(map(key, view.incidents), view.incidents, strict=True)
@@ -99,7 +101,7 @@ def test_at_any_time_it_has_what_one_has_that_was_open_from_the_start(name: str)
 
 def test_charts_have_the_past() -> None:
     known, monitor = played("efa-degraded"), Monitor(Settings())
-    recalled(known.past, known.last.time, monitor=monitor)
+    backfilled(known.history, known.last.time, monitor=monitor)
     name, quantity = "trn-001", "node_efa_tx_bytes_per_second"
     times, values = monitor.history.node(quantity, name, 1000)
     then = {round(view.time): view.cluster.nodes[name].frame for view in known.views}
