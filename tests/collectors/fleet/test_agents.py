@@ -165,7 +165,7 @@ class TestStream:
         """Not even if that one joins later and is unreachable, and whatever it claims to be."""
         sink = Notebook()
         monkeypatch.setattr("trntop.collectors.fleet.watch.JOIN_SECONDS", 0.5)
-        async with agent(make_view(2), relay=True) as liar:
+        async with agent(make_view(2), aggregator=True) as liar:
             async with running(watch(f"a={liar.address}", "trn-001=http://127.0.0.2:9"), sink):
                 await sink.until(lambda: sink.warnings)
                 await sink.until(lambda: len(sink.readings) == 3)
