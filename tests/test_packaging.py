@@ -56,3 +56,24 @@ def test_sdist_and_wheel_hold_everything(tmp_path: Path) -> None:
         f"trntop/{name}" for name in files(ROOT / "trntop") if name.partition("/")[0] not in LINKS
     }
     assert packed == expected
+
+
+@pytest.mark.parametrize("version", ["editable", "standard"])
+def test_a_checkout_without_links_says_so_at_an_editable_install(
+    tmp_path: Path, version: str
+) -> None:
+    hatch_build = pytest.importorskip("hatch_build")
+    package = tmp_path / "trntop"
+    package.mkdir()
+    for name in LINKS:
+        (package / name).write_text(f"../{name}")  # as Git does without symbolic links
+    hook = hatch_build.CheckLinks(str(tmp_path), {}, None, None, str(tmp_path), "wheel")
+    if version == "standard":
+        hook.initialize(version, {})
+        return
+    with pytest.raises(RuntimeError, match=r"trntop/tui, .*git config core\.symlinks true"):
+        hook.initialize(version, {})
+    for name in LINKS:
+        (package / name).unlink()
+        (package / name).mkdir()
+    hook.initialize(version, {})

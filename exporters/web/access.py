@@ -47,7 +47,10 @@ class Access:
         self._stats: dict[Path, object] = {}
         self._config, self._context = self._read()
         if self._config == WebConfig():
-            self._warn(f"{path} is empty: no TLS, no passwords")
+            raise SettingsError(
+                f"{path} is empty: no TLS, no passwords; to serve without, leave out "
+                "--web.config.file"
+            )
         if self._context is not None:
             # Renewed certificates come in force without a restart.
             self._context.sni_callback = self._use_newest
@@ -72,6 +75,11 @@ class Access:
             await app(scope, receive, send)
 
         return guarded
+
+    def reload(self) -> None:
+        """Reads the file again, whether it has changed or not."""
+        self._stats[self._path] = None
+        self._refresh()
 
     def close(self) -> None:
         self._verifier.close()

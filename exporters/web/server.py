@@ -17,7 +17,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from trntop import __version__
 from trntop.catalog import Page
@@ -180,6 +180,23 @@ def _landing(view: View | None, behind: float) -> str:
 """
 
 
+def _unambiguous(app: ASGIApp) -> ASGIApp:
+    """The application without requests of two lengths.
+
+    A proxy may read another end of such a request, and take what follows for one of its own clients
+    (RFC 9112, 6.1): it is refused, and the connection closed.
+    """
+
+    async def checked(scope: Scope, receive: Receive, send: Send) -> None:
+        if {b"content-length", b"transfer-encoding"} <= {name for name, _ in scope["headers"]}:
+            refusal = PlainTextResponse("two lengths\n", 400, {"Connection": "close"})
+            await refusal(scope, receive, send)
+            return
+        await app(scope, receive, send)
+
+    return checked
+
+
 class Server(QuietServer):
     """uvicorn for the exporter; `stop` ends it within about a second.
 
@@ -200,7 +217,7 @@ class Server(QuietServer):
 
         context = None if access is None else access.context
         config = uvicorn.Config(
-            app if access is None else access.guard(app),
+            _unambiguous(app if access is None else access.guard(app)),
             http=HttpConnection,
             ssl_context_factory=None if context is None else lambda *_: context,
             ws="none",
@@ -228,7 +245,7 @@ def serve(
     on_stop: Callable[[], None] | None = None,
     at_end: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
-    """Serves until SIGTERM or SIGINT, on the main thread.
+    """Serves until SIGTERM or SIGINT, on the main thread; SIGHUP reads the web configuration again.
 
     Args:
         app: the application.
@@ -245,6 +262,8 @@ def serve(
         server = Server(app, access, on_stop)
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, server.stop)
+        if access is not None:
+            loop.add_signal_handler(signal.SIGHUP, access.reload)
         # After the handlers: a reader of the announcement may stop the server.
         for sock in sockets:
             address = url(sock, secure=secure)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import warnings
 from collections.abc import Callable, Set
 from functools import reduce
 
@@ -167,6 +168,15 @@ class TestRoundTrip:
         np.testing.assert_array_equal(
             answer.frame.columns["neuroncore_utilization_ratio"], expected
         )
+
+    def test_fault_33_a_signalling_nan_is_absent_without_a_warning(self) -> None:
+        """Warnings are errors in tests; on a terminal they would be drawn into the dashboard."""
+        values = np.frombuffer(b"\x01\x00\x80\x7f" * 4, "<f4")
+        view = later(make_node(0), 0, neuroncore_utilization_ratio=values)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            _, answer = told(view)
+        assert np.isnan(answer.frame.columns["neuroncore_utilization_ratio"]).all()
 
 
 class TestFraming:

@@ -429,7 +429,8 @@ class _Places:
         if (4 * self.ends[0], 8 * self.ends[1]) != (len(values.narrow), len(values.wide)):
             raise DecodeError("the number of values does not match the columns")
         narrow, wide = np.frombuffer(values.narrow, "<f4"), np.frombuffer(values.wide, "<f8")
-        numbers = np.concatenate((narrow, wide), dtype=np.float64)
+        with np.errstate(invalid="ignore"):  # a signalling NaN
+            numbers = np.concatenate((narrow, wide), dtype=np.float64)
         # Impossible values are absent.
         numbers[~(np.abs(numbers) <= MAX_NUMBER)] = np.nan
         return [numbers[place] for place in self.places]

@@ -64,9 +64,17 @@ def tls(pair: tuple[Path, Path], *more: str) -> str:
     return "tls_server_config:\n" + "".join(f"  {line}\n" for line in lines)
 
 
-def test_a_file_without_protection_is_reported(config: Config) -> None:
-    config.access("tls_server_config:\n").close()
-    assert config.said == [f"{config.file} is empty: no TLS, no passwords"]
+@pytest.mark.parametrize("text", ["", "# nothing yet\n", "tls_server_config:\n"])
+def test_fault_40_a_file_without_protection_is_refused(config: Config, text: str) -> None:
+    with pytest.raises(SettingsError, match="is empty: no TLS, no passwords"):
+        config.access(text)
+
+
+def test_fault_40_a_reload_reads_the_file_although_its_times_are_the_same(config: Config) -> None:
+    access = config.access(USERS)
+    access.reload()
+    assert config.said == ["reloaded"]
+    access.close()
 
 
 class TestPasswords:

@@ -257,3 +257,36 @@ def test_signal_stops_it_at_once_despite_open_connections(number: signal.Signals
         finally:
             process.kill()
     assert (process.returncode, out, err) == (0, "stopped []\n", "")
+
+
+async def test_fault_38_a_request_of_two_lengths_ends_its_connection() -> None:
+    """What follows may be a request that a proxy has not seen."""
+    request = (
+        b"GET /-/healthy HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n"
+        b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"
+    )
+    async with serving(app_of()) as (_, port):
+        answer = await raw(port, request)
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert answer.count(b"HTTP/1.1") == 1
+
+
+def test_fault_48_sighup_reads_the_web_configuration_again(tmp_path: Path) -> None:
+    file = tmp_path / "web.yml"
+    user = "$2y$04$" + "a" * 53
+    file.write_text(f"basic_auth_users:\n  alice: {user}\n")
+    command = [
+        sys.executable, "-m", "trntop", "export", "--listen", "127.0.0.1:0",
+        "--web.config.file", str(file), "sim:healthy?nodes=1",
+    ]  # fmt: skip
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), "XDG_STATE_HOME": str(tmp_path)}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=environ) as one:
+        try:
+            assert one.stderr is not None
+            assert next(line for line in one.stderr if "serving" in line)
+            one.send_signal(signal.SIGHUP)
+            assert next(line for line in one.stderr if "reloaded" in line).startswith("trntop: ")
+            one.terminate()
+            assert one.wait(10) == 0
+        finally:
+            one.kill()
