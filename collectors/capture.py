@@ -17,7 +17,7 @@ from trntop.core.errors import DecodeError
 from trntop.core.text import clean
 from trntop.pipeline.profiles import MAX_BYTES, Summary, read_summary
 
-from .child import obituary
+from .child import exit_reason
 from .executable import NotRunnableError, locate
 from .neffs import NeffFile
 from .probes.process import Ended, Process
@@ -97,4 +97,4 @@ async def _run(argv: Sequence[str], seconds: float) -> Ended:
         raise CaptureError(f"{name} took longer than {seconds:g} s")
     lines = [line for line in ended.errors.splitlines() if line.strip()]
     last = f": {clean(lines[-1], 200)}" if lines else ""
-    raise CaptureError(f"{name} {obituary(ended.code)}{last}")
+    raise CaptureError(f"{name} {exit_reason(ended.code)}{last}")

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol, Self, cast
 
 from trntop.core.text import clean
 
-from .throttle import rest
+from .throttle import pause_after
 
 STDIN, STDOUT, STDERR = 0, 1, 2
 LINGER = 0.1
@@ -156,7 +156,7 @@ class Child(asyncio.SubprocessProtocol):
             self.errors.feed(data)
         pipe = cast(asyncio.ReadTransport, self._transport.get_pipe_transport(fd))
         pipe.pause_reading()
-        self._loop.call_later(rest(self._loop.time() - started), pipe.resume_reading)
+        self._loop.call_later(pause_after(self._loop.time() - started), pipe.resume_reading)
 
     def process_exited(self) -> None:
         self._loop.call_later(LINGER, self._conclude)
@@ -217,7 +217,7 @@ async def output(argv: Sequence[str], seconds: float) -> Output:
     return Output(child.ended.result(), bytes(data), child.errors.text())
 
 
-def obituary(code: int) -> str:
+def exit_reason(code: int) -> str:
     """`exited with code 3`, `was ended by SIGKILL`."""
     if code >= 0:
         return f"exited with code {code}"

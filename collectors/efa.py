@@ -51,7 +51,7 @@ class _Device:
 
 
 class EfaReader:
-    """Gives the payload of source `efa`; call it from one thread only.
+    """Reads the payload of source `efa`; call it from one thread only.
 
     Args:
         root: directory of `/sys`.

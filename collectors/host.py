@@ -16,7 +16,7 @@ from . import lustre, nfs
 from .compiler import CompileCache, cache_url, processes
 from .local_source import Context, LocalSource
 from .polled import AbsentError, Polled
-from .sysfs import Files, Folder, first_line, line_of, reason, text
+from .sysfs import Files, LocalFiles, first_line, line_of, reason, text
 
 PERIOD = 10.0
 """Seconds between reads, by default."""
@@ -103,7 +103,7 @@ class KernelReader:
 
 
 class HostReader(KernelReader):
-    """Gives the payload of source `host`; a part that cannot be read is an error in it.
+    """Reads the payload of source `host`; a part that cannot be read is an error in it.
 
     Bytes are counted once, at physical interfaces and disks: the traffic of a pod also passes its
     veth and a bridge; a partition, a logical volume or a RAID is on physical disks.
@@ -125,7 +125,7 @@ class HostReader(KernelReader):
         *,
         period: float = PERIOD,
     ) -> None:
-        super().__init__(Folder(root), period)
+        super().__init__(LocalFiles(root), period)
         self._root = root
         self._proc = root / "proc"
         self._cache_url = cache_url(root, compile_cache)

@@ -55,7 +55,7 @@ class Intake:
         self._unfinished += bool(self._framer.partial)
         self.arrived.set()
 
-    def take(self) -> tuple[float, bytes] | None:
+    def pop_newest(self) -> tuple[float, bytes] | None:
         """Time and bytes of the newest report, once; None if there is no new one."""
         newest, self._newest = self._newest, None
         return newest

@@ -25,7 +25,7 @@ REMEDY = "have Slurm's prolog write it and its epilog remove it: deploy/slurm"
 
 
 class JobMappingReader:
-    """Gives the payload of source `job-mapping`.
+    """Reads the payload of source `job-mapping`.
 
     Args:
         folder: their directory.

@@ -19,9 +19,9 @@ from trntop.recording.framing import Framer
 from trntop.session.collector import Examination, Sink
 from trntop.sources.kernel_log import KINDS, MAX_LINES, relevant
 
-from .child import GRACE, Child, obituary
+from .child import GRACE, Child, exit_reason
 from .local_source import LocalSource
-from .throttle import rest
+from .throttle import pause_after
 
 HEARTBEAT = 10.0
 """Seconds between readings without a relevant message."""
@@ -253,7 +253,7 @@ async def _device(path: Path, append: Append, opener: Opener) -> AsyncIterator[a
             ended.set_result(f"{path}: {error.strerror}")
         loop.remove_reader(descriptor)
         if not ended.done():
-            pause = loop.call_later(rest(loop.time() - started), resume)
+            pause = loop.call_later(pause_after(loop.time() - started), resume)
 
     try:
         try:
@@ -301,7 +301,7 @@ async def _journal(
             raise UnreadableError(f"journalctl shows no kernel messages{why and f': {why}'}")
         ended: asyncio.Future[str] = loop.create_future()
         child.ended.add_done_callback(
-            lambda code: ended.set_result(f"journalctl {obituary(code.result())}")
+            lambda code: ended.set_result(f"journalctl {exit_reason(code.result())}")
         )
         yield ended
     finally:

@@ -49,7 +49,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 @dataclass(frozen=True)
 class NodeLabels:
-    """Gives the payload of source `kubernetes-node`."""
+    """Reads the payload of source `kubernetes-node`."""
 
     url: str
     """Of the API server."""

@@ -1,5 +1,5 @@
 """The configuration of neuron-monitor: all processes, and all metric groups except `k8s_info`,
-which is an error outside of some EKS clusters.
+which fails outside of some EKS clusters.
 
 Format: AWS's neuron-monitor user guide.
 """
@@ -20,7 +20,7 @@ SYSTEM_GROUPS = ("vcpu_usage", "memory_info", "neuron_hw_counters")
 
 
 def configuration(period: float) -> dict[str, Any]:
-    """All metric groups each `period` seconds."""
+    """All metric groups, every `period` seconds."""
     return {
         "period": f"{period:g}s",
         "neuron_runtimes": [

@@ -13,7 +13,7 @@ from trntop.core.text import clean
 from trntop.session.collector import Examination
 from trntop.sources import neuron_monitor
 
-from .child import GRACE, Child, OutputError, obituary, output
+from .child import GRACE, Child, OutputError, exit_reason, output
 from .executable import NotRunnableError, locate
 from .intake import Intake
 from .neuron_config import PATH, configuration_file
@@ -95,9 +95,9 @@ async def first_report(argv: Sequence[str], seconds: float) -> bytes:
             reason = f"no report within {seconds:g} s"
         finally:
             await child.end(GRACE)
-    if newest := intake.take():
+    if newest := intake.pop_newest():
         return newest[1]
-    reason = reason or f"{obituary(child.ended.result())} without a report"
+    reason = reason or f"{exit_reason(child.ended.result())} without a report"
     if skipped := intake.counts["skipped"] + intake.counts["oversize"]:
         reason += f", {skipped} parts of its output are not reports"
     if error := child.errors.text():

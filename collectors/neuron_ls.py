@@ -16,7 +16,7 @@ from trntop.core.text import clean
 from trntop.session.collector import Examination, Sink
 from trntop.sources import neuron_ls
 
-from .child import Output, OutputError, obituary, output
+from .child import Output, OutputError, exit_reason, output
 from .executable import NotRunnableError, locate
 from .local_source import LocalSource
 
@@ -87,7 +87,7 @@ def _json(answer: Output) -> bytes | None:
             return None
         message = _MESSAGE.search(error)
         reason = message[1] if message else error
-        raise FailedError(f"neuron-ls {obituary(code)}{f': {reason}' if reason else ''}")
+        raise FailedError(f"neuron-ls {exit_reason(code)}{f': {reason}' if reason else ''}")
     if not output.lstrip().startswith((b"[", b"{")):
         first = clean(output[:160].decode(errors="replace").strip().partition("\n")[0])
         raise FailedError(

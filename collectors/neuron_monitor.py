@@ -12,13 +12,13 @@ from trntop.core.model import Reading, State, Status
 from trntop.session.collector import Sink
 
 from .backoff import Backoff
-from .child import GRACE, Child, Process, obituary
+from .child import GRACE, Child, Process, exit_reason
 from .executable import NotRunnableError, locate
 from .intake import Intake
 from .local_source import LocalSource
 from .neuron_config import PATH, configuration_file
 from .neuron_examination import examine
-from .throttle import hold
+from .throttle import report_interval
 
 RETRY_INTERVAL = 30.0
 """Seconds between attempts to run a missing program."""
@@ -101,7 +101,7 @@ class NeuronMonitor:
             child.ended.add_done_callback(lambda _: run.intake.arrived.set())
             try:
                 code = await self._follow(child, run)
-                reason = f"neuron-monitor {obituary(code)}"
+                reason = f"neuron-monitor {exit_reason(code)}"
             except TimeoutError:
                 reason = f"neuron-monitor sent no report for {self._silence:g} s"
                 run.report(State.DOWN, reason)
@@ -138,7 +138,7 @@ class NeuronMonitor:
                 if passed:
                     run.healthy = loop.time() - born
                     deadline.reschedule(loop.time() + self._silence)
-                    await asyncio.sleep(hold(self._period))
+                    await asyncio.sleep(report_interval(self._period))
 
 
 @contextlib.asynccontextmanager
@@ -170,7 +170,7 @@ class _Run:
 
     def deliver(self) -> bool:
         """Passes on a new report; whether there was one."""
-        newest = self.intake.take()
+        newest = self.intake.pop_newest()
         if newest is None:
             return False
         time, data = newest

@@ -1,7 +1,8 @@
 """Memory, status counters, power and health of Neuron devices, from the driver's sysfs tree.
 
-`total` of a memory node is what is in use now, of any other the count since the driver was
-loaded. Driver 2.30.2 counts live; before, a process's counts were added when it ended.
+The `total` of a memory attribute is the memory in use; that of any other attribute is the count
+since the driver was loaded. Driver 2.30.2 counts live; older drivers add the counts of a process
+when it ends.
 """
 
 import errno
@@ -19,23 +20,31 @@ from trntop.sources import neuron_sysfs
 from . import sysfs
 from .file_events import FileEvents
 from .local_source import Context, LocalSource
-from .neuron_tree import CORE_NODES, DEVICE_NODES, GONE, HARDWARE_EVENT, Device, Node, Tree
+from .neuron_tree import (
+    CORE_ATTRIBUTES,
+    DEVICE_ATTRIBUTES,
+    GONE,
+    HARDWARE_EVENT,
+    Attribute,
+    Device,
+    Tree,
+)
 from .polled import AbsentError, Polled
 from .sysfs import Files, Root, files_of, line_of
 
 MAX_ERRORS = 4
-"""Unreadable nodes listed per device."""
+"""Unreadable attributes that are listed per device."""
 CLASS = "sys/class/neuron_device"
 ULTRASERVER_MODE = "ultraserver_mode"
 TEXTS = ("", "info")
-"""Groups of nodes with text; the others are numbers."""
+"""Groups of attributes with text; the others are numbers."""
 
 LIVE_COUNTERS = (2, 30, 2)
-"""Since this driver the counters of running processes are live, and health is reported."""
+"""Since this driver version, counters of running processes are live and health is reported."""
 
 
 class NeuronSysfsReader:
-    """Gives the payload of source `neuron-sysfs`; call it from one thread only.
+    """Reads the payload of source `neuron-sysfs`; call it from one thread only.
 
     Args:
         root: directory of `/sys`.
@@ -46,17 +55,17 @@ class NeuronSysfsReader:
         self._period = period
         self._files = files_of(root)
         self._prefix = str(root).rstrip("/") if isinstance(root, Path) else ""
-        self._tree = Tree(root, DEVICE_NODES, CORE_NODES)
+        self._tree = Tree(root, DEVICE_ATTRIBUTES, CORE_ATTRIBUTES)
 
     @property
     def events(self) -> list[str]:
-        """The files in which the driver announces hardware errors, as of the last reading."""
+        """The files that change on hardware errors, as of the last reading."""
         return [
-            f"{self._prefix}/{device.folder}/{node.path}"
+            f"{self._prefix}/{device.folder}/{attribute.path}"
             for index, device in self._tree.devices.items()
             if index not in self._tree.gone
-            for node in device.nodes
-            if node.name == HARDWARE_EVENT
+            for attribute in device.attributes
+            if attribute.name == HARDWARE_EVENT
         ]
 
     def __call__(self) -> bytes:
@@ -81,7 +90,7 @@ class NeuronSysfsReader:
                 "period": self._period,
                 "class": {ULTRASERVER_MODE: mode} if mode else {},
                 "devices": devices,
-                "errors": [f"no permission to read {names}; root has it"] if forbidden else [],
+                "errors": [f"no permission to read {names}; run trntop as root"] * bool(forbidden),
             }
         )
 
@@ -96,44 +105,44 @@ def _gone(device: Device, why: str = GONE) -> dict[str, Any]:
 
 
 def _read(files: Files, device: Device, forbidden: set[str]) -> dict[str, Any]:
-    """One device of the payload; adds the names of nodes without permission."""
+    """One device of the payload; adds attributes without permission to `forbidden`."""
     result = _blank(device)
     errors = list(device.unread)
     failed = 0
-    # It counts how often the driver saw one of its error counts change; those are read themselves.
-    nodes = [node for node in device.nodes if node.name != HARDWARE_EVENT]
+    # That one counts changes of the error counters, which are read themselves.
+    attributes = [attribute for attribute in device.attributes if attribute.name != HARDWARE_EVENT]
     try:
         with files.within(device.folder) as read:
-            for node in nodes:
+            for attribute in attributes:
                 try:
-                    _put(result, node, read(node.path))
+                    _put(result, attribute, read(attribute.path))
                 except PermissionError:
-                    forbidden.add(node.name)
+                    forbidden.add(attribute.name)
                 except (OSError, ValueError) as error:
                     if isinstance(error, OSError) and error.errno == errno.ENODEV:
                         return _gone(device, sysfs.reason(error))
                     failed += 1
-                    errors.append(f"{node.path}: {sysfs.reason(error)}")
+                    errors.append(f"{attribute.path}: {sysfs.reason(error)}")
     except OSError as error:
         return _gone(device, sysfs.reason(error))
-    if failed and failed == len(nodes):
+    if failed and failed == len(attributes):
         return _gone(device, errors[-1])
     if errors:
         more = len(errors) - MAX_ERRORS
-        result["errors"] = errors[:MAX_ERRORS] + [f"and {more} more nodes"] * (more > 0)
+        result["errors"] = errors[:MAX_ERRORS] + [f"and {more} more attributes"] * (more > 0)
     return result
 
 
-def _put(result: dict[str, Any], node: Node, data: bytes) -> None:
-    value = sysfs.text(data) if node.group in TEXTS else sysfs.number(data)
-    place = result if node.core is None else result["cores"][str(node.core)]
-    if node.group:
-        place = place.setdefault(node.group, {})
-    place[node.name] = value
+def _put(result: dict[str, Any], attribute: Attribute, data: bytes) -> None:
+    value = sysfs.text(data) if attribute.group in TEXTS else sysfs.number(data)
+    target = result if attribute.core is None else result["cores"][str(attribute.core)]
+    if attribute.group:
+        target = target.setdefault(attribute.group, {})
+    target[attribute.name] = value
 
 
 def examine(root: Path = Path("/")) -> Examination:
-    """The Neuron devices in sysfs, and which of their nodes can be read.
+    """The Neuron devices in sysfs, and which of their attributes can be read.
 
     Args:
         root: directory of `/sys`.
@@ -149,7 +158,7 @@ def examine(root: Path = Path("/")) -> Examination:
         f"{devices} Neuron device{'s' * (devices != 1)}, {cores} physical cores,"
         f" driver {driver or 'unknown'}"
     )
-    lacks = [
+    missing = [
         text
         for column, text in (
             ("physical_core_memory_used_bytes", "memory in use"),
@@ -159,8 +168,8 @@ def examine(root: Path = Path("/")) -> Examination:
         )
         if column not in sample.columns
     ]
-    if lacks:
-        found += f"; missing: {', '.join(lacks)}"
+    if missing:
+        found += f"; missing: {', '.join(missing)}"
     if driver and numbers(driver) < LIVE_COUNTERS:
         found += "; before driver 2.30.2 a process's executions are counted when it ends"
     if sample.problems:
@@ -171,13 +180,13 @@ def examine(root: Path = Path("/")) -> Examination:
     elif lost:
         remedy = "check dmesg; a device that stays lost needs a new instance"
     else:
-        remedy = "update aws-neuronx-dkms" if lacks else ""
+        remedy = "update aws-neuronx-dkms" if missing else ""
     return Examination(NEURON_SYSFS, bool(sample.columns) and not lost, clean(found, 400), remedy)
 
 
 def _collect(context: Context) -> Polled:
     period = context.settings.sysfs_period
-    # Some nodes query the firmware, which may be slow.
+    # Some attributes query the firmware, which may be slow.
     reader = NeuronSysfsReader(context.root, period)
     events = FileEvents(lambda: reader.events)
     return Polled(context.node, NEURON_SYSFS, reader, period, deadline=period, events=events)

@@ -1,8 +1,9 @@
-"""The nodes of the Neuron driver's sysfs tree, and their paths.
+"""The attributes of Neuron devices in the driver's sysfs tree, and their paths.
 
 Source: the Neuron driver (neuron_sysfs_metrics.c) and the Neuron sysfs guide. Driver 2.31 moved
-nodes to other paths, so a node is identified by its name and a parent, not by its path. Writing to
-a counter clears it, and `reset` resets a device: only files of the table are opened, for reading.
+attributes to other paths, so an attribute is identified by its name and a parent, not by its path.
+Writing to a counter clears it, and `reset` resets a device: only files in the tables are opened,
+and only for reading.
 """
 
 import re
@@ -20,7 +21,7 @@ from .sysfs import Root, files_of, line_of
 TREE = "sys/devices/virtual/neuron_device"
 VERSION = "sys/module/neuron/version"
 DRIVER_REMEDY = "install aws-neuronx-dkms and load the driver: modprobe neuron"
-LOOK = "check dmesg, and whether lspci shows the devices"
+NO_DEVICE_REMEDY = "check dmesg, and whether lspci shows the devices"
 GONE = "gone from sysfs"
 MAX_DEVICES = 64
 MAX_CORES = 64
@@ -29,22 +30,22 @@ MAX_ENTRIES = 16_384
 MAX_DEPTH = 10
 
 Table = Mapping[tuple[str, str], tuple[str, str]]
-"""(parent, or empty for any; node) → (group of the payload, name in it).
+"""(parent, or empty for any; attribute) → (group of the payload, name in it).
 
-A node is a file, or a directory with a file `total`. The nearest parent in the table counts.
+An attribute is a file, or a directory with a file `total`. The nearest parent in the table is used.
 """
 
 
-def _rows(below: str, names: tuple[str, ...], group: str) -> Table:
-    return {(below, name): (group, name) for name in names}
+def _rows(parent: str, names: tuple[str, ...], group: str) -> Table:
+    return {(parent, name): (group, name) for name in names}
 
 
 HARDWARE_EVENT = "hw_error_event"
-"""The file that newer drivers `sysfs_notify` when a count of memory errors changes: their metrics
-thread compares the registers (neuron_sysfs_metrics.c, `nsysfsmetric_health_status_tick`).
+"""The file for which newer drivers call `sysfs_notify` when a count of memory errors changes: their
+metrics thread compares the registers (neuron_sysfs_metrics.c, `nsysfsmetric_health_status_tick`).
 """
 
-DEVICE_NODES: Table = {
+DEVICE_ATTRIBUTES: Table = {
     **_rows("", ("serial_number", "arch_type", "device_name", "connected_devices"), "info"),
     ("", "device_type"): ("info", "device_name"),  # its name in the guide's prose
     ("power", "utilization"): ("", "power"),
@@ -52,17 +53,17 @@ DEVICE_NODES: Table = {
     **_rows("", tuple(SYSFS_ECC), "hardware"),
     **_rows("health_status", (*HEALTH_STATUS, HARDWARE_EVENT), "health_status"),
 }
-CORE_NODES: Table = {
+CORE_ATTRIBUTES: Table = {
     ("", "device_mem"): ("device_mem", "total"),
     **_rows("status", (*CORE_STATUSES, *CORE_STATUS_ALIASES), "status"),
 }
-TENSOR_ENGINE_NODES: Table = {("", "pe_cntrs"): ("", "pe_cntrs")}
+TENSOR_ENGINE_ATTRIBUTES: Table = {("", "pe_cntrs"): ("", "pe_cntrs")}
 
 _DEVICE = re.compile(r"neuron(\d{1,4})")
 _CORE = re.compile(r"neuron_core(\d{1,4})")
 
 
-class Node(NamedTuple):
+class Attribute(NamedTuple):
     """A file of the tree."""
 
     path: str
@@ -79,15 +80,15 @@ class Device:
     folder: str
     inode: int
     cores: tuple[int, ...]
-    nodes: tuple[Node, ...]
+    attributes: tuple[Attribute, ...]
     unread: tuple[str, ...]
     """Directories that could not be listed, and why."""
 
 
 @lru_cache(maxsize=64)
-def _shared(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
-    """One tuple for all devices with the same nodes."""
-    return nodes
+def _shared(attributes: tuple[Attribute, ...]) -> tuple[Attribute, ...]:
+    """One tuple for all devices with the same attributes."""
+    return attributes
 
 
 class Tree:
@@ -95,11 +96,11 @@ class Tree:
 
     Args:
         root: directory of `/sys`.
-        device_nodes: nodes of devices.
-        core_nodes: nodes of cores.
+        device_attributes: the attributes of devices.
+        core_attributes: the attributes of cores.
     """
 
-    def __init__(self, root: Root, device_nodes: Table, core_nodes: Table) -> None:
+    def __init__(self, root: Root, device_attributes: Table, core_attributes: Table) -> None:
         self.driver = ""
         """Version of the driver, empty if unknown."""
         self.devices: dict[int, Device] = {}
@@ -107,7 +108,7 @@ class Tree:
         self.gone: set[int] = set()
         """Devices that are no longer listed."""
         self._files = files_of(root)
-        self._tables = (device_nodes, core_nodes)
+        self._tables = (device_attributes, core_attributes)
 
     def update(self) -> None:
         """Finds new and lost devices.
@@ -123,13 +124,15 @@ class Tree:
         if not listed:
             self.devices = {}
             if driver:
-                raise AbsentError(f"Neuron driver {driver} is loaded, but there is no device", LOOK)
+                raise AbsentError(
+                    f"Neuron driver {driver} is loaded, but there is no device", NO_DEVICE_REMEDY
+                )
             raise AbsentError("the Neuron driver is not loaded", DRIVER_REMEDY)
         for index, (folder, inode) in listed.items():
             known = self.devices.get(index)
-            # Without cores it was just being set up.
-            settled = known is not None and known.inode == inode and known.cores
-            if not settled or index in self.gone:
+            # Without cores, the device was still being set up.
+            is_complete = known is not None and known.inode == inode and known.cores
+            if not is_complete or index in self.gone:
                 self.devices[index] = self._find(index, folder, inode)
         self.gone = self.devices.keys() - listed.keys()
 
@@ -148,8 +151,8 @@ class Tree:
         yield from sorted(found)[:MAX_DEVICES]
 
     def _find(self, index: int, folder: str, inode: int) -> Device:
-        """Searches the directory of a device, breadth first: of two nodes the nearest counts."""
-        nodes: dict[tuple[int | None, str, str], Node] = {}
+        """Searches the directory of a device, breadth first: the nearest attribute is used."""
+        attributes: dict[tuple[int | None, str, str], Attribute] = {}
         cores: set[int] = set()
         unread: list[str] = []
         folders: deque[tuple[tuple[str, ...], int | None]] = deque([((), None)])
@@ -171,9 +174,9 @@ class Tree:
                 break
             for name, is_folder in sorted(found):
                 if not is_folder:
-                    if place := self._place((*parts, name), core):
-                        node = Node("/".join((*parts, name)), core, *place)
-                        nodes.setdefault((core, *place), node)
+                    if row := self._table_row((*parts, name), core):
+                        attribute = Attribute("/".join((*parts, name)), core, *row)
+                        attributes.setdefault((core, *row), attribute)
                 elif len(parts) < MAX_DEPTH:
                     match = _CORE.fullmatch(name)
                     number = int(match[1]) if match else core
@@ -181,15 +184,15 @@ class Tree:
                         cores.add(number)
                     if number is None or number < MAX_CORES:
                         folders.append(((*parts, name), number))
-        found_nodes = _shared(tuple(nodes.values()))
-        return Device(index, folder, inode, tuple(sorted(cores)), found_nodes, tuple(unread))
+        shared = _shared(tuple(attributes.values()))
+        return Device(index, folder, inode, tuple(sorted(cores)), shared, tuple(unread))
 
-    def _place(self, parts: tuple[str, ...], core: int | None) -> tuple[str, str] | None:
+    def _table_row(self, parts: tuple[str, ...], core: int | None) -> tuple[str, str] | None:
         """Group and name of the file at `parts`; None if it is not in the table."""
         table = self._tables[core is not None]
         end = len(parts) - 2 if parts[-1] == "total" and len(parts) > 1 else len(parts) - 1
-        node = parts[end]
-        for below in (*reversed(parts[:end]), ""):
-            if place := table.get((below, node)):
-                return place
+        name = parts[end]
+        for parent in (*reversed(parts[:end]), ""):
+            if row := table.get((parent, name)):
+                return row
         return None

@@ -36,7 +36,7 @@ _RESOURCES = (*DEVICE_RESOURCES, CORE_RESOURCE)
 
 
 class PodResourcesReader:
-    """Gives the payload of source `pod-resources`.
+    """Reads the payload of source `pod-resources`.
 
     Args:
         path: the kubelet's socket.

@@ -21,7 +21,7 @@ REMEDY = (
 
 
 class ProfilesReader:
-    """Gives the payload of source `profiles`.
+    """Reads the payload of source `profiles`.
 
     Args:
         path: their file.

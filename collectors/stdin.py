@@ -10,7 +10,7 @@ from trntop.recording.envelope import longest_period
 from trntop.session.collector import Sink
 
 from .intake import Intake
-from .throttle import hold, rest
+from .throttle import pause_after, report_interval
 
 CHUNK_BYTES = 1 << 18
 GARBAGE = "no line on standard input is a report of neuron-monitor"
@@ -61,13 +61,13 @@ class StandardInput:
                 await intake.arrived.wait()
                 intake.arrived.clear()
                 ended = reading.done()
-                if newest := intake.take():
+                if newest := intake.pop_newest():
                     time, last = newest
                     sink.reading(Reading(self.node, self.source, time, last))
                     self._report(sink, intake, State.FRESH)
                 if ended:
                     break
-                await asyncio.sleep(hold(DEFAULT_PERIOD))
+                await asyncio.sleep(report_interval(DEFAULT_PERIOD))
             self._report(sink, intake, *self._verdict(intake, last, reading))
         finally:
             reading.cancel()
@@ -96,7 +96,7 @@ class StandardInput:
             started = loop.time()
             first = started if first is None else first
             intake.feed(chunk)
-            await asyncio.sleep(rest(loop.time() - started))
+            await asyncio.sleep(pause_after(loop.time() - started))
         intake.close()
         return 0.0 if first is None else loop.time() - first
 

@@ -29,7 +29,7 @@ from trntop.session.collector import Examination, Sink
 from trntop.steps import OBSERVER, sockets
 
 from .local_source import LocalSource
-from .throttle import rest
+from .throttle import pause_after
 
 MAX_BYTES = 4096
 """Longest record."""
@@ -263,7 +263,7 @@ class StepsCollector:
                 for record in records:
                     self._received = True
                     sink.reading(Reading(self.node, STEPS, sink.now(), record))
-            pause = rest(loop.time() - started)
+            pause = pause_after(loop.time() - started)
             self._counts["pauses"] += pause > READ_INTERVAL
             await asyncio.sleep(max(READ_INTERVAL, pause))
 

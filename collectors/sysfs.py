@@ -1,4 +1,4 @@
-"""Small files of the kernel, of this machine or of a dump of another one."""
+"""Small files of the kernel, on this machine or in a dump of another one."""
 
 import contextlib
 import os
@@ -61,7 +61,7 @@ class OpenFile:
     """A small file that is read repeatedly; its descriptor stays open.
 
     The kernel renders the text for each read from the start, and reading an open file costs an
-    eighth of opening it. After an error it is opened again.
+    eighth of opening it first. After an error it is opened again.
     """
 
     __slots__ = ("_descriptor", "_path")
@@ -95,7 +95,7 @@ class OpenFile:
 class Entry(NamedTuple):
     name: str
     inode: int
-    """Changes if it was replaced by another one of the same name."""
+    """Changes if the entry is replaced by another one with the same name."""
     folder: bool
     """Whether it is a directory; a link to one is not."""
     link: bool
@@ -114,7 +114,7 @@ class Readable(Protocol):
 
 
 class Files(Protocol):
-    """A tree of such files; paths start with `sys/` or `proc/`."""
+    """A tree of small files; paths start with `sys/` or `proc/`."""
 
     def entries(self, folder: str) -> list[Entry]:
         """The entries of `folder`, in any order.
@@ -153,7 +153,7 @@ class Files(Protocol):
         ...
 
 
-class Folder:
+class LocalFiles:
     """The files of this machine.
 
     Args:
@@ -205,7 +205,7 @@ Root = Path | Files
 
 def files_of(root: Root) -> Files:
     """The files below `root`."""
-    return Folder(root) if isinstance(root, Path) else root
+    return LocalFiles(root) if isinstance(root, Path) else root
 
 
 def line_of(files: Files, path: str) -> str:

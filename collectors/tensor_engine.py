@@ -1,7 +1,7 @@
 """Tensor-engine cycle counters of Neuron cores, from the driver's sysfs tree (`pe_cntrs`).
 
-The driver reads the hardware at the moment of the read; source: the Neuron driver
-(neuron_dhal_vc.c), there since 2.24.7.
+The driver reads the hardware at each read of a file. Source: the Neuron driver (neuron_dhal_vc.c),
+which has the counters since 2.24.7.
 """
 
 from pathlib import Path
@@ -14,17 +14,17 @@ from trntop.sources import tensor_engine
 
 from . import sysfs
 from .local_source import LocalSource
-from .neuron_tree import GONE, TENSOR_ENGINE_NODES, Device, Tree
+from .neuron_tree import GONE, TENSOR_ENGINE_ATTRIBUTES, Device, Tree
 from .polled import AbsentError, Polled
 from .sysfs import Files, Root, files_of
 
 MAX_ERRORS = 8
-"""Unreadable cores listed."""
+"""Unreadable cores that are listed."""
 UPDATE = "update aws-neuronx-dkms to 2.24.7 or newer"
 
 
 class TensorEngineReader:
-    """Gives the payload of source `tensor-engine`; call it from one thread only.
+    """Reads the payload of source `tensor-engine`; call it from one thread only.
 
     Args:
         root: directory of `/sys`.
@@ -32,7 +32,7 @@ class TensorEngineReader:
 
     def __init__(self, root: Root = Path("/")) -> None:
         self._files = files_of(root)
-        self._tree = Tree(self._files, {}, TENSOR_ENGINE_NODES)
+        self._tree = Tree(self._files, {}, TENSOR_ENGINE_ATTRIBUTES)
         self._cores: dict[int, _Cores] = {}
 
     def __call__(self) -> bytes:
@@ -43,7 +43,7 @@ class TensorEngineReader:
         """
         tree = self._tree
         tree.update()
-        if not any(device.nodes for device in tree.devices.values()):
+        if not any(device.attributes for device in tree.devices.values()):
             raise AbsentError(
                 f"driver {tree.driver or 'of unknown version'} has no tensor-engine"
                 " counters (pe_cntrs)",
@@ -67,7 +67,8 @@ class _Cores:
     def __init__(self, files: Files, device: Device) -> None:
         self.device = device
         self._files = {
-            node.core: files.keep_open(f"{device.folder}/{node.path}") for node in device.nodes
+            attribute.core: files.keep_open(f"{device.folder}/{attribute.path}")
+            for attribute in device.attributes
         }
 
     def read(self, errors: list[str]) -> dict[str, str | None]:
@@ -81,7 +82,7 @@ class _Cores:
         return texts
 
     def lost(self, errors: list[str]) -> dict[str, str | None]:
-        """The same of a lost device."""
+        """The cores of a lost device, without values."""
         self._files.clear()
         errors.append(f"neuron{self.device.index}: {GONE}")
         return self._blank()

@@ -112,7 +112,7 @@ def _problem(link: Mapping[str, str]) -> str:
 
 def _efa_devices(node: NodeView) -> list[Column]:
     names = [str(name) for name in node.inventory.of(Entity.EFA)]
-    places = sorted(range(len(names)), key=lambda place: units.natural(names[place]))
+    places = sorted(range(len(names)), key=lambda place: units.natural_sort_key(names[place]))
     links = [node.inventory.efa_links.get(names[place], {}) for place in places]
     states = [link.get("state", ACTIVE) for link in links]
     problems = [

@@ -217,7 +217,7 @@ def _nodes(incidents: Sequence[Incident]) -> Iterator[str]:
         return
     yield "## Offending nodes"
     rows = [["node", "incidents", "kinds"]]
-    worst = sorted(by_node, key=lambda node: (-by_node[node].total(), units.natural(node)))
+    worst = sorted(by_node, key=lambda node: (-by_node[node].total(), units.natural_sort_key(node)))
     rows += [
         [plain(node), f"{by_node[node].total()}", _kinds(by_node[node])]
         for node in worst[:MAX_ROWS]
@@ -255,6 +255,6 @@ def _not_monitored(cluster: Cluster) -> Iterator[str]:
 
 
 def _names(names: Iterable[str]) -> str:
-    named = sorted(names, key=units.natural)
+    named = sorted(names, key=units.natural_sort_key)
     more = f", … {len(named) - MAX_NAMES} more" if len(named) > MAX_NAMES else ""
     return ", ".join(map(plain, named[:MAX_NAMES])) + more

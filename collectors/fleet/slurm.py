@@ -13,7 +13,7 @@ from trntop.core.settings import Fleet
 from trntop.core.text import clean
 from trntop.remote.hostlist import expand_all
 
-from ..child import OutputError, obituary, output
+from ..child import OutputError, exit_reason, output
 from .addresses import host_address, targets_of
 from .target import Finder, FindError, Target
 
@@ -83,5 +83,5 @@ class Slurm(Finder):
             raise FindError(f"{self.text}: scontrol: {error.strerror}") from None
         if result.code:
             why = f": {result.error}" if result.error else ""
-            raise FindError(f"{self.text}: scontrol {obituary(result.code)}{why}")
+            raise FindError(f"{self.text}: scontrol {exit_reason(result.code)}{why}")
         return result.data.decode(errors="replace")

@@ -10,7 +10,7 @@ import re
 from trntop.check.model import ProbeError, ProbeSpec, Side
 from trntop.core.text import clean
 
-from ..child import obituary
+from ..child import exit_reason
 from .process import Ended
 from .run import Failure, Run
 
@@ -110,7 +110,7 @@ def server_error(spec: ProbeSpec, ended: Ended) -> str:
         if "SERVER: connected" not in ended.errors:
             return f"no client connected within {ended.seconds:.0f} s"
         return f"did not finish in {ended.seconds:.0f} s"
-    return _own_error(spec, ended) or f"{PROGRAM} {obituary(ended.code)}"
+    return _own_error(spec, ended) or f"{PROGRAM} {exit_reason(ended.code)}"
 
 
 def _common(spec: ProbeSpec, efa_device: str, messages: int) -> list[str]:
@@ -176,7 +176,7 @@ def _failure(spec: ProbeSpec, ended: Ended, where: str) -> Failure:
     if ended.code == 104:
         return Failure(f"the server side on {where} reset the connection", "server")
     own = _own_error(spec, ended)
-    return Failure(own or f"{PROGRAM} {obituary(ended.code or 0)} without an error", "client")
+    return Failure(own or f"{PROGRAM} {exit_reason(ended.code or 0)} without an error", "client")
 
 
 _WAITS: tuple[tuple[str, str, Side], ...] = (

@@ -1,7 +1,8 @@
 """The kernel's small files of another machine, for the readers of this one.
 
 A dump has lines: `>FOLDER/` precedes paths below it, `PATH:LINE` is a line of a file, `PATH/` is a
-directory, and `grep: PATH: REASON` is an error. It has the interface of `collectors.sysfs.Folder`.
+directory, and `grep: PATH: REASON` is an error. It has the interface of
+`collectors.sysfs.LocalFiles`.
 """
 
 import contextlib

@@ -8,7 +8,7 @@ from importlib import resources
 from trntop.core.settings import Collect
 
 from ..neuron_config import configuration
-from ..neuron_tree import CORE_NODES, DEVICE_NODES
+from ..neuron_tree import CORE_ATTRIBUTES, DEVICE_ATTRIBUTES
 
 TIMEOUT = 60
 """Seconds without a request after which the script ends on the node; at least four periods."""
@@ -23,7 +23,7 @@ def text(tag: str, settings: Collect) -> str:
         tag: prefix of each line of its output.
         settings: the sources and periods.
     """
-    names = sorted({name for _, name in (*DEVICE_NODES, *CORE_NODES)} | {"total"})
+    names = sorted({name for _, name in (*DEVICE_ATTRIBUTES, *CORE_ATTRIBUTES)} | {"total"})
     parameters = {
         "tag": tag,
         "root": settings.root,

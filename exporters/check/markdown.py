@@ -9,7 +9,7 @@ from trntop.core import units
 from ..grid import plural
 from ..markdown import inner, moment, plain, table, with_code
 from .groups import Group, groups, titled
-from .text import COLUMNS, how, row, shown
+from .text import COLUMNS, listed_nodes, method, row
 
 
 def markdown(check: Check) -> str:
@@ -31,7 +31,7 @@ def _head(check: Check) -> Iterator[str]:
     runs, probes = plural(spec.repeats, "run"), plural(len(check.probe_runs), "probe")
     yield "\n".join(
         (
-            f"- How: {how(check)}, {spec.iterations:,} messages, {runs} a pair; {probes} in"
+            f"- How: {method(check)}, {spec.iterations:,} messages, {runs} a pair; {probes} in"
             f" {units.span(check.seconds)}",
             f"- By: {check.by}",
         )
@@ -65,7 +65,7 @@ def _remark(group: Group) -> str:
 
 def _nodes(check: Check) -> Iterator[str]:
     yield "## Nodes"
-    rows = [[*map(inner, row(check, place))] for place in shown(check)]
+    rows = [[*map(inner, row(check, place))] for place in listed_nodes(check)]
     yield table([list(COLUMNS), *rows])
-    if more := len(check.nodes) - len(shown(check)):
+    if more := len(check.nodes) - len(listed_nodes(check)):
         yield f"and {plural(more, 'more node')} that pass"

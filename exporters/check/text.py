@@ -1,4 +1,4 @@
-"""A check for the terminal: the nodes, the worst first; the findings; the verdict last."""
+"""A check as text: the nodes, the worst first; the findings; the verdict last."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ COLORS = {Outcome.PASS: "32", Outcome.WARN: "33", Outcome.FAIL: "31", Outcome.UN
 
 
 def text(check: Check, width: int, *, color: bool = False) -> str:
-    """The whole report, of at most `width` cells a line.
+    """The whole report, with at most `width` cells per line.
 
     Args:
         check: the result.
@@ -31,14 +31,14 @@ def text(check: Check, width: int, *, color: bool = False) -> str:
     blocks.append(lines(_nodes(check), width) + _others(check))
     found = groups(check.findings)
     for outcome, heading in HEADINGS.items():
-        own = [_finding(group, width, color) for group in found if group.outcome is outcome]
-        if own:
-            blocks.append([heading, *own[0]])
-            blocks += own[1:]
+        section = [_finding(group, width, color) for group in found if group.outcome is outcome]
+        if section:
+            blocks.append([heading, *section[0]])
+            blocks += section[1:]
     if remarks := [group for group in found if group.outcome is Outcome.PASS]:
         rest = [line for group in remarks for line in wrapped(_remark(group), width, "  ", "- ")]
         blocks.append(["Remarks", *rest])
-    blocks.append([_tinted(check.verdict, check.outcome) if color else check.verdict])
+    blocks.append([_colored(check.verdict, check.outcome) if color else check.verdict])
     return "\n\n".join("\n".join(line.rstrip() for line in block) for block in blocks) + "\n"
 
 
@@ -48,12 +48,12 @@ def _headline(check: Check) -> Sequence[str]:
         *(["SIMULATED"] if check.simulated else []),
         moment(check.started),
         plural(len(check.nodes), "node"),
-        how(check),
+        method(check),
         f"took {units.span(check.seconds)}",
     ]
 
 
-def how(check: Check) -> str:
+def method(check: Check) -> str:
     """`quick, fi_pingpong over efa, 64 B`."""
     spec = check.plan.spec
     each = ", each EFA device" if check.plan.per_device else ""
@@ -70,8 +70,8 @@ def _devices(result: NodeResult) -> str:
     return f"{result.efa_devices} of {result.expected_efa_devices}"
 
 
-def shown(check: Check) -> Sequence[NodeResult]:
-    """The nodes that are listed: all that do not pass, and of the others as many as fit."""
+def listed_nodes(check: Check) -> Sequence[NodeResult]:
+    """The nodes that are listed: all that do not pass, and others up to `MAX_ROWS`."""
     bad = sum(result.outcome is not Outcome.PASS for result in check.nodes)
     return check.nodes[: max(bad, MAX_ROWS)]
 
@@ -103,13 +103,13 @@ def _nodes(check: Check) -> list[Column]:
         Column(ratio, rank=2),
         Column(found, left=True, rank=3),
     ]
-    for place in shown(check):
-        fill(columns, row(check, place))
+    for result in listed_nodes(check):
+        fill(columns, row(check, result))
     return columns
 
 
 def _others(check: Check) -> list[str]:
-    more = len(check.nodes) - len(shown(check))
+    more = len(check.nodes) - len(listed_nodes(check))
     return [f"and {plural(more, 'more node')} that pass"] if more else []
 
 
@@ -118,9 +118,9 @@ def _finding(group: Group, width: int, color: bool) -> list[str]:
     first, *rest = wrapped(f"{word}  {group.where}: {group.text}", width, "  ")
     rows = [first.removeprefix("  "), *rest]
     if color:
-        rows[0] = rows[0].replace(word, _tinted(word, group.outcome), 1)
-    for place, step in enumerate(group.steps):
-        action = f"{group.action}: " if group.action is not Action.NONE and place == 0 else ""
+        rows[0] = rows[0].replace(word, _colored(word, group.outcome), 1)
+    for index, step in enumerate(group.steps):
+        action = f"{group.action}: " if group.action is not Action.NONE and index == 0 else ""
         rows += wrapped(f"{action}{step}", width, "  ", "→ ")
     if group.more_steps:
         rows.append(f"    … and the same for {plural(group.more_steps, 'more node')}")
@@ -135,5 +135,5 @@ def _remark(group: Group) -> str:
     return f"{where}{titled(group.fault, group.text)}{step}"
 
 
-def _tinted(text: str, outcome: Outcome) -> str:
+def _colored(text: str, outcome: Outcome) -> str:
     return f"\x1b[{COLORS[outcome]}m{text}\x1b[0m"

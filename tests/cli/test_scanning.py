@@ -113,7 +113,7 @@ def test_a_running_program_that_is_elsewhere_is_named(
 ) -> None:
     node(running="f" * 32)
     assert main(["profile", "scan", str(cache), "--dry-run"]) == 0
-    assert f"model.neff is running, and not in {cache}" in capsys.readouterr().err
+    assert f"model.neff is running but not in {cache}" in capsys.readouterr().err
 
 
 def test_a_node_in_use_is_left_alone(

@@ -4,7 +4,7 @@ import sys
 import pytest
 
 from tests.collectors.notebook import alive, wait_until
-from trntop.collectors.child import Child, LastLine, obituary
+from trntop.collectors.child import Child, LastLine, exit_reason
 
 
 def script(code: str) -> list[str]:
@@ -90,5 +90,5 @@ def test_last_line_is_bounded() -> None:
     [(0, "exited with code 0"), (127, "exited with code 127"), (-9, "was ended by SIGKILL"),
      (-40, "was ended by signal 40")],
 )  # fmt: skip
-def test_obituary(code: int, words: str) -> None:
-    assert obituary(code) == words
+def test_exit_reason(code: int, words: str) -> None:
+    assert exit_reason(code) == words

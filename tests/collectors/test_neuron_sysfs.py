@@ -174,7 +174,7 @@ def test_errors_are_few(tmp_path: Path) -> None:
         fail(core_folder(tmp_path, 0, 0) / "status" / status / "total")
     errors = read(NeuronSysfsReader(tmp_path))["devices"]["0"]["errors"]
     assert len(errors) == 5
-    assert errors[-1] == f"and {len(CORE_STATUSES) - 4} more nodes"
+    assert errors[-1] == f"and {len(CORE_STATUSES) - 4} more attributes"
 
 
 def test_a_device_that_cannot_be_read_is_lost_and_the_others_are_not(tmp_path: Path) -> None:
@@ -252,7 +252,7 @@ def test_what_may_not_be_read_is_named_once(
     monkeypatch.setattr(sysfs, "read", read_file)
     payload = read(NeuronSysfsReader(tmp_path))
     assert payload["errors"] == [
-        "no permission to read connected_devices, serial_number; root has it"
+        "no permission to read connected_devices, serial_number; run trntop as root"
     ]
     assert "errors" not in payload["devices"]["0"]
 

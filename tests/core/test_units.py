@@ -128,9 +128,9 @@ def test_seconds_in_a_column(duration: float | None, text: str) -> None:
     ],
 )
 def test_values_in_a_unit_of_the_catalog(value: float | None, unit: str, text: str) -> None:
-    assert units.stated(value, unit) == text
+    assert units.with_unit(value, unit) == text
 
 
 def test_every_unit_of_the_catalog_can_be_written() -> None:
     for quantity in CATALOG.values():
-        assert units.stated(1.0, quantity.unit)
+        assert units.with_unit(1.0, quantity.unit)

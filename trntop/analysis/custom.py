@@ -119,4 +119,4 @@ class Custom:
         pass
 
     def _shown(self, value: float) -> str:
-        return units.stated(value, CATALOG[self._name].unit)
+        return units.with_unit(value, CATALOG[self._name].unit)

@@ -91,8 +91,8 @@ class Outliers:
                 quantity, count = CATALOG[name], len(run.places) - 1
                 text = (
                     f"unlike its peers: {quantity.help[0].lower()}{quantity.help[1:]} "
-                    f"{units.stated(value, quantity.unit)}, "
-                    f"median of {count} others {units.stated(peers.usual, quantity.unit)}"
+                    f"{units.with_unit(value, quantity.unit)}, "
+                    f"median of {count} others {units.with_unit(peers.usual, quantity.unit)}"
                 )
                 times = abs(value - peers.usual) / peers.enough
                 found.append((times, Evidence(text, node, name, value, peers.usual)))

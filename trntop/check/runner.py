@@ -223,7 +223,8 @@ class _CheckRunner:
     def _device_names(self, name: str) -> list[str]:
         seen = self.inspections[name].before
         return sorted(
-            [efa_device.name for efa_device in (seen and seen.efa_devices) or ()], key=units.natural
+            [efa_device.name for efa_device in (seen and seen.efa_devices) or ()],
+            key=units.natural_sort_key,
         )
 
     async def _probe(self, stage: str, client: str, server: str, spec: ProbeSpec) -> ProbeRun:

@@ -56,11 +56,12 @@ def judge(
     # Findings about no single node follow those that name one.
     found.sort(
         key=lambda finding: (
-            -_SEVERITY.index(finding.outcome), not finding.node, units.natural(finding.node)
+            -_SEVERITY.index(finding.outcome), not finding.node,
+            units.natural_sort_key(finding.node)
         )
     )  # fmt: skip
     nodes = [_node_result(inspection, found, analysis) for inspection in inspections.values()]
-    nodes.sort(key=lambda node: (-_SEVERITY.index(node.outcome), units.natural(node.node)))
+    nodes.sort(key=lambda node: (-_SEVERITY.index(node.outcome), units.natural_sort_key(node.node)))
     outcome = worst([finding.outcome for finding in found])
     return Check(
         by=f"trntop {__version__}",

@@ -1,4 +1,4 @@
-"""`trntop profile scan`: which programs lack a profile, and the profiles of those."""
+"""`trntop profile scan`: finds programs without a profile, and profiles them."""
 
 import argparse
 import asyncio
@@ -40,14 +40,14 @@ def add_scan_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--timeout", type=arguments.positive, default=SECONDS, metavar="SECONDS",
-        help=f"of each command of the capture tool (default: {SECONDS:.0f})",
+        help=f"timeout of each command of the capture tool (default: {SECONDS:.0f})",
     )  # fmt: skip
 
 
 def profile_scan(args: Namespace) -> int:
     """Lists the NEFFs of the cache and of running processes, and profiles those without a profile.
 
-    Each profile is saved at once: a scan that was interrupted continues where it was.
+    Each profile is saved immediately, so an interrupted scan can be continued.
     """
     from trntop.collectors import neffs
 
@@ -61,17 +61,17 @@ def profile_scan(args: Namespace) -> int:
         raise UsageError(f"{folder}: {error.strerror}") from error
     running, why = _running(settings)
     _note([*problems, *([f"running programs are unknown: {why}"] if why else [])])
-    lacking = [file for file in files if profiles.find(known, file.neff) is None]
-    # Those that run count most: their bandwidth is shown now.
+    missing = [file for file in files if profiles.find(known, file.neff) is None]
+    # Running programs first: their bandwidth is on the screen.
     active = {neff.uuid for neff in running if neff.uuid}
-    lacking.sort(key=lambda file: file.uuid not in active)
-    _list(files, lacking, running, known)
-    here = {file.uuid for file in files}
-    away = [neff for neff in running if neff.uuid not in here]
-    _note(f"{neff.name} is running, and not in {folder}: name its directory" for neff in away)
-    if not lacking or args.dry_run:
+    missing.sort(key=lambda file: file.uuid not in active)
+    _list(files, missing, running, known)
+    known_uuids = {file.uuid for file in files}
+    elsewhere = [neff for neff in running if neff.uuid not in known_uuids]
+    _note(f"{neff.name} is running but not in {folder}: pass its directory" for neff in elsewhere)
+    if not missing or args.dry_run:
         return 0
-    return _profile(lacking[: args.limit], len(lacking), args, settings, path)
+    return _profile(missing[: args.limit], len(missing), args, settings, path)
 
 
 def _cache(settings: Collect) -> Path:
@@ -79,7 +79,7 @@ def _cache(settings: Collect) -> Path:
 
     url = cache_url(Path(settings.root), settings.compile_cache)
     if not url.startswith("/"):
-        raise UsageError(f"{clean(url)} is not a directory; name one with a copy of its NEFFs")
+        raise UsageError(f"{clean(url)} is not a directory; pass one with a copy of its NEFFs")
     return Path(url)
 
 
@@ -96,7 +96,7 @@ def _running(settings: Collect) -> tuple[list[Neff], str]:
 
 
 def _profile(
-    files: Sequence["NeffFile"], lacking: int, args: Namespace, settings: Collect, path: Path
+    files: Sequence["NeffFile"], missing: int, args: Namespace, settings: Collect, path: Path
 ) -> int:
     from trntop.collectors import capture, neffs
     from trntop.collectors.executable import NotRunnableError
@@ -128,19 +128,19 @@ def _profile(
             continue
         profiles.add(path, summary.profile, make_folder=default)
     done = len(files) - failed
-    rest = lacking - done
-    print(f"{plural(done, 'profile')} saved in {path}; {plural(rest, 'program')} without one")
+    remaining = missing - done
+    print(f"{plural(done, 'profile')} saved in {path}; {plural(remaining, 'program')} without one")
     return 1 if failed else 0
 
 
 def _list(
     files: Sequence["NeffFile"],
-    lacking: Sequence["NeffFile"],
+    missing: Sequence["NeffFile"],
     running: Sequence[Neff],
     known: Sequence[NeffProfile],
 ) -> None:
     active = {neff.uuid for neff in running if neff.uuid}
-    without = {file.uuid for file in lacking}
+    without = {file.uuid for file in missing}
     rows = sorted(files, key=lambda file: (file.uuid not in active, str(file.path)))
     cells = [
         Column("uuid", left=True, cells=[file.uuid for file in rows]),

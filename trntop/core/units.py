@@ -1,7 +1,7 @@
 """Numbers as people read them: one place for screens, tables and summaries.
 
 Every formatter takes a float in base units, or None or NaN for an absent value, which it shows
-as a dash. A number and its unit are separated by one blank.
+as a dash. A number and its unit are separated by one space.
 """
 
 import math
@@ -29,7 +29,7 @@ def percent(ratio: float | None) -> str:
     share = 100.0 * ratio
     if share == 0:
         return "0 %"
-    # 9.96 is ten, not 10.0, so the test is by what one decimal would show.
+    # 9.96 shows as 10, not 10.0, so the rounded value decides.
     return f"{share:.1f} %" if abs(round(share, 1)) < 10 else f"{share:.0f} %"
 
 
@@ -51,7 +51,7 @@ def bytes_iec(count: float | None) -> str:
 
 
 def gib(count: float | None) -> str:
-    """Bytes as a number of GiB whatever their size, for a column whose header names the unit."""
+    """Bytes as a number of GiB of any size, for a column whose header names the unit."""
     if not _known(count):
         return ABSENT
     size = count / 2**30
@@ -64,7 +64,7 @@ def gigabytes(rate: float | None) -> str:
 
 
 def plain_seconds(duration: float | None) -> str:
-    """Seconds as a number whatever their size, for a column whose header names the unit."""
+    """Seconds as a number of any size, for a column whose header names the unit."""
     return f"{duration:.2f}" if _known(duration) else ABSENT
 
 
@@ -114,21 +114,21 @@ def bytes_rate(rate: float | None) -> str:
 def share_bounds(floor: float | None, ceiling: float | None) -> str:
     """An estimated share in percent, without its unit: `~3-40`, `~≥ 30`, `~≤ 40`, or a dash.
 
-    A floor above the ceiling stands alone: the ceiling bounds only what compute does not hide.
-    Alone and rounded to 0 it is no information, as every share is at least that.
+    A floor above the ceiling is shown alone, because the ceiling bounds only the share that does
+    not overlap with compute. A floor that rounds to 0 is not shown alone: it has no information.
     """
-    sign = mark(Provenance.ESTIMATED)
+    symbol = mark(Provenance.ESTIMATED)
     least, most = (None if bound is None else f"{100 * bound:.0f}" for bound in (floor, ceiling))
     least, most = None if least == "0" and most == "100" else least, None if most == "100" else most
     if least is not None and most is not None and (floor or 0.0) <= (ceiling or 0.0):
-        return f"{sign}{least}" if least == most else f"{sign}{least}-{most}"
+        return f"{symbol}{least}" if least == most else f"{symbol}{least}-{most}"
     if least is not None:
-        return ABSENT if least == "0" else f"{sign}≥ {least}"
-    return ABSENT if most is None else f"{sign}≤ {most}"
+        return ABSENT if least == "0" else f"{symbol}≥ {least}"
+    return ABSENT if most is None else f"{symbol}≤ {most}"
 
 
-def natural(name: str) -> tuple[tuple[int, str], ...]:
-    """Sort key by which `rdmap16s27` comes before `rdmap112s27`."""
+def natural_sort_key(name: str) -> tuple[tuple[int, str], ...]:
+    """Sort key with which `rdmap16s27` comes before `rdmap112s27`."""
     return tuple(
         (int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", name)
     )
@@ -154,7 +154,7 @@ def flops(rate: float | None) -> str:
 
 
 def count(number: float | None) -> str:
-    """A whole number with thousands apart: `1,204`."""
+    """A whole number with thousands separators: `1,204`."""
     return f"{number:,.0f}" if _known(number) else ABSENT
 
 
@@ -180,7 +180,7 @@ def span(duration: float | None) -> str:
         if number:
             parts.append(f"{number} {unit}")
         elif parts:
-            break  # 2 h 5 s claims more than anyone wants to know
+            break  # 2 h 5 s is more precise than useful
     return " ".join(parts[:2]) or "0 s"
 
 
@@ -199,24 +199,24 @@ def clock(unix: float | None, *, utc: bool = False) -> str:
         return ABSENT
 
 
-def stated(value: float | None, unit: str) -> str:
+def with_unit(value: float | None, unit: str) -> str:
     """A value in a unit of the catalog: `2.1 %`, `71.3 GiB`, `1,204 steps`, `12.5 executions/s`."""
     if not _known(value):
         return ABSENT
-    if form := _FORMS.get(unit):
-        return form(value)
-    noun, each, _ = unit.partition("per_second")
+    if formatter := _FORMATTERS.get(unit):
+        return formatter(value)
+    noun, is_rate, _ = unit.partition("per_second")
     if value != int(value) and abs(value) < 0.095:
         number = f"{value:.3g}"
     else:
-        number = si(value) if each or value != int(value) else count(value)
-    return f"{number} {noun.removesuffix('_')}".rstrip() + "/s" * bool(each)
+        number = si(value) if is_rate or value != int(value) else count(value)
+    return f"{number} {noun.removesuffix('_')}".rstrip() + "/s" * bool(is_rate)
 
 
 def mark(provenance: Provenance) -> str:
-    """The sign after a value that is not plainly measured: `r`, `d`, `~`, else nothing.
+    """The mark after a value that is not measured: `r`, `d` or `~`; empty for measured values.
 
-    Simulated values carry none: the whole screen is marked.
+    Simulated values have no mark: the whole screen is marked.
     """
     return _MARKS.get(provenance, "")
 
@@ -235,7 +235,7 @@ def _figures(value: float) -> str:
 
 def _scaled(value: float, base: float, prefixes: tuple[str, ...]) -> str:
     power = 0
-    # What would round up to the next prefix takes it: 1.00 M, not 1000 k.
+    # A value that would round up to the next prefix gets that prefix: 1.00 M, not 1000 k.
     while abs(value) >= base - 0.5 and power < len(prefixes) - 1:
         value /= base
         power += 1
@@ -246,7 +246,7 @@ def _scaled(value: float, base: float, prefixes: tuple[str, ...]) -> str:
     return f"{number} {prefixes[power]}".rstrip()
 
 
-_FORMS: dict[str, Callable[[float | None], str]] = {
+_FORMATTERS: dict[str, Callable[[float | None], str]] = {
     "ratio": percent,
     "bytes": bytes_iec,
     "bytes_per_second": bytes_rate,
@@ -254,4 +254,4 @@ _FORMS: dict[str, Callable[[float | None], str]] = {
     "seconds": seconds,
     "loss": loss,
 }
-"""By the catalog's unit; counts have their noun."""
+"""By the catalog's unit; counts are followed by their noun instead."""

@@ -1,10 +1,10 @@
-"""Lines of the kernel log on faults of Neuron or EFA devices.
+"""Lines of the kernel log about faults of Neuron or EFA devices.
 
     {"period", "via", "lines": [{"time", "text"}], "counts": {"neuron", "efa"}, "lost"}
 
-`counts` are of all such lines since the reading before; `lines` holds the newest of them. `lost`
-counts kernel messages of any kind that were overwritten before they could be read, or are
-no entries of the journal.
+`counts` counts all such lines since the previous reading; `lines` has the newest of them. `lost`
+counts kernel messages of any kind that were overwritten before they could be read, or that are
+not journal entries.
 """
 
 import re
@@ -20,17 +20,17 @@ from trntop.sources import tolerant
 from trntop.sources.source import Source
 
 PERIOD = 10.0
-"""Seconds, where the payload does not state it."""
+"""Seconds, if the payload does not have it."""
 MAX_LINES = 64
 MAX_TEXT = 1024
 """Characters of a line that are read."""
 KINDS = ("neuron", "efa")
 
-# Neuron SDK, rules of its problem detector for Kubernetes. A full line, by the runtime guide:
+# Source: the rules of the Neuron SDK's node problem detector. A full line, from the runtime guide:
 # NEURON_HW_ERR=SRAM_UNCORRECTABLE_ERROR instance-id=… nd-id=0 nc-id=0 serial-num=… action=…
 _NEURON = re.compile(r"\bNEURON_HW_ERR=\w")
-# EFA driver, efa_com.c. The ENA driver has some of the same lines, hence the name: a line
-# begins `efa 0000:a0:1a.0 rdmap160s26: `, or with the device's name alone.
+# Source: the EFA driver, efa_com.c. The ENA driver logs some of the same lines, so the name is
+# required: a line begins with `efa 0000:a0:1a.0 rdmap160s26: `, or with the device's name alone.
 _EFA = re.compile(
     r"\b(?:efa|rdmap\d).*(?:"
     r"The device didn't send any completion for admin cmd"
@@ -42,7 +42,7 @@ _EFA = re.compile(
     r"|Failed to submit command"
     r")"
 )
-# Each end of a process that used collectives may leave one; AWS's Neuron guide calls it benign.
+# May be logged whenever a process that used collectives ends; benign according to the Neuron guide.
 _BENIGN = re.compile(r"Failed to process command DEREG_MR .*comp_status 7 err -22")
 
 
@@ -71,7 +71,7 @@ _decoder = msgspec.json.Decoder(_Log)
 
 
 def decode(data: bytes) -> Sample:
-    """The lines since the reading before.
+    """The lines since the previous reading.
 
     Raises:
         DecodeError: the payload is not a JSON object of this kind.
@@ -92,7 +92,7 @@ def decode(data: bytes) -> Sample:
 
 
 def _count(kind: str, counts: dict[str, int], texts: Sequence[str]) -> int:
-    """The lines of a kind: at least those that are there."""
+    """The number of lines of a kind, at least those in the payload."""
     return max(counts.get(kind, 0), sum(relevant(text) == kind for text in texts))
 
 
@@ -101,6 +101,6 @@ SOURCE = Source(
     decode=decode,
     gives="NEURON_HW_ERR events and errors of the EFA driver",
     origin="`/dev/kmsg`, else `journalctl -k`",
-    needs="root or CAP_SYSLOG, or membership of systemd-journal",
+    needs="root or CAP_SYSLOG, or membership in the group systemd-journal",
     without="hardware errors are detected only when a counter shows them",
 )

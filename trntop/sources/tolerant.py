@@ -1,8 +1,8 @@
-"""Typed decoding that survives damage.
+"""Typed decoding that tolerates damaged payloads.
 
-The fast path is one typed pass over the bytes. Only when it fails is the payload taken apart:
-bad UTF-8 is replaced, numbers written as strings are read, and what still does not fit is cut
-out, by the path the error names, and reported.
+The fast path is one typed pass over the bytes. If it fails, the payload is repaired: invalid UTF-8
+is replaced, numbers written as strings are accepted, and fields that are still invalid are removed,
+at the path in the error message, and reported.
 """
 
 import json
@@ -17,8 +17,8 @@ from trntop.core.text import clean
 
 T = TypeVar("T")
 
-MAX_CUTS = 64
-"""Bad places cut out of one payload before it is given up."""
+MAX_REMOVED = 64
+"""Limit of invalid fields that are removed from a payload; with more it is rejected."""
 
 _LONE_SURROGATE = re.compile(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
@@ -29,10 +29,10 @@ _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|(\[\.\.\.\])")
 
 
 def decode(data: bytes, decoder: "msgspec.json.Decoder[T]") -> tuple[T, tuple[str, ...]]:
-    """`data` as the decoder's type, and what had to be left out.
+    """`data` as the decoder's type, and a message for each removed part.
 
     Raises:
-        DecodeError: the payload is not JSON, or not an object of this kind at all.
+        DecodeError: the payload is not JSON, or not an object of this kind.
     """
     try:
         return decoder.decode(data), ()
@@ -52,23 +52,23 @@ def _salvage(
     if "\\u" in text:
         text = _LONE_SURROGATE.sub(r"\\ufffd", text)
     try:
-        # Python also reads NaN and Infinity, which mean null, and raw control characters.
+        # Python also accepts raw control characters, and NaN and Infinity, which become null.
         tree = json.loads(text, strict=False, parse_constant=lambda _: None, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(first)
         raise DecodeError(f"not JSON: {clean(reason)}") from None
-    for _ in range(MAX_CUTS):
+    for _ in range(MAX_REMOVED):
         try:
             return lenient.decode(json.dumps(tree)), tuple(problems)
         except msgspec.ValidationError as error:
             message = str(error)
             path = _PATH.search(message)
-            if path is None or not _cut(tree, path[1]):
+            if path is None or not _remove(tree, path[1]):
                 raise DecodeError(clean(message)) from None
             problems.append(clean(message.replace("`$.", "`")))
         except RecursionError:
             break
-    raise DecodeError(f"more than {MAX_CUTS} bad fields; the first: {clean(problems[0])}")
+    raise DecodeError(f"more than {MAX_REMOVED} invalid fields; the first: {clean(problems[0])}")
 
 
 def _finite(text: str) -> float | None:
@@ -76,8 +76,8 @@ def _finite(text: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _cut(tree: Any, path: str) -> bool:
-    """Removes the place `path` names; a `[...]` names some key of a mapping: all of it goes."""
+def _remove(tree: Any, path: str) -> bool:
+    """Removes the field at `path`; with a key `[...]`, the whole mapping is removed."""
     steps = list(_STEP.finditer(path))
     for depth, step in enumerate(steps):
         if step[3]:

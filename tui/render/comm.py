@@ -34,7 +34,7 @@ def columns(view_model: ViewModel) -> tuple[Column[JobRow], ...]:
         NODES,
         STEP_SECONDS,
         Column("comm", "comm", 7, 95, share_bar(limits.comm_share),
-               unit="%", wide=38, align="right", quantity=COMM),
+               unit="%", max_width=38, align="right", quantity=COMM),
         Column("exposed", "exposed", 10, 90,
                figure(percent, EXPOSED, limit=limits.exposed_comm_share),
                unit="%", align="right", quantity=EXPOSED),

@@ -85,7 +85,7 @@ def draw(view_model: ViewModel, node: NodeView, width: int, context: RenderConte
         f" {mark(TX)}",
     ]  # fmt: skip
     lines = [line([("".join(titles), palette.muted)], width)]
-    for index in sorted(range(len(names)), key=lambda place: units.natural(names[place])):
+    for index in sorted(range(len(names)), key=lambda place: units.natural_sort_key(names[place])):
         severity = found.get(index)
         style = palette.severity(severity) if severity else palette.text
         parts = context.name(names[index], name_cells + 2, severity)

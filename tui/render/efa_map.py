@@ -173,7 +173,7 @@ def columns(fabric: Fabric, width: int) -> tuple[Column[MapRow], ...]:
         Column(
             "rx", "rx", FIGURE, 70, partial(_rate, RECEIVE), "Gb/s", align="right", quantity=RECEIVE
         ),
-        Column("note", "incident", 14, 60, _note, wide=60),
+        Column("note", "incident", 14, 60, _note, max_width=60),
     )
 
 

@@ -91,7 +91,7 @@ def written(value: float | None, name: str) -> str:
     quantity = CATALOG[name]
     if quantity.unit == "bytes_per_second" and "efa_" in name:
         return units.gigabits(value)
-    return units.stated(value, quantity.unit)
+    return units.with_unit(value, quantity.unit)
 
 
 def values(view_model: ViewModel, node: str | None, name: str) -> Values | None:
@@ -173,7 +173,7 @@ def _now(entry: Entry, width: int, context: RenderContext) -> list[Part]:
 
 
 COLUMNS: tuple[Column[Entry], ...] = (
-    Column("quantity", "quantity", 12, 100, _title, wide=30),
+    Column("quantity", "quantity", 12, 100, _title, max_width=30),
     Column("now", "now", 12, 90, _now, align="right"),
 )
 

@@ -229,12 +229,12 @@ def columns(name_width: int) -> tuple[Column[FleetRow], ...]:
         if name in RELATED_KINDS:
             draw = _with_severity(draw, RELATED_KINDS[name])
         return Column(
-            name, measure.title, width, rank, draw, unit=measure.unit, wide=wide,
+            name, measure.title, width, rank, draw, unit=measure.unit, max_width=wide,
             align="left" if name == "efa_tx" else "right", quantity=measure.quantity,
         )  # fmt: skip
 
     return (
-        Column(NODE, "  node", min(names, 12) + 2, 100, _name, wide=names + 2),
+        Column(NODE, "  node", min(names, 12) + 2, 100, _name, max_width=names + 2),
         number("util", 6, 90),
         number("te", 4, 82),
         number("hbm", 6, 70),
@@ -248,11 +248,11 @@ def columns(name_width: int) -> tuple[Column[FleetRow], ...]:
         number("power", 7, 42),
         number("cpu", 6, 41),
         Column("phase", "phase", 13, 44, _phase),
-        Column("job", "job", 12, 39, _text(_job), wide=24),
-        Column("type", "type", 14, 38, _text(_type), wide=18),
-        Column("incident", "incident", 20, 77, _incident, wide=24),
-        Column("next", "next step", 24, 71, _next, wide=80),
-        Column("state", "state", 10, 85, _state, wide=15),
+        Column("job", "job", 12, 39, _text(_job), max_width=24),
+        Column("type", "type", 14, 38, _text(_type), max_width=18),
+        Column("incident", "incident", 20, 77, _incident, max_width=24),
+        Column("next", "next step", 24, 71, _next, max_width=80),
+        Column("state", "state", 10, 85, _state, max_width=15),
     )
 
 

@@ -148,7 +148,7 @@ def columns(width: int, *, utc: bool) -> tuple[Column[IncidentRow], ...]:
         Column("duration", "for", 6, 70, _duration, align="right"),
         Column("kind", "kind", 18, 50, _kind),
         Column("location", "location", 24, 60, _location),
-        Column("summary", "summary", min(76, max(24, width - 42)), 90, _summary, wide=200),
+        Column("summary", "summary", min(76, max(24, width - 42)), 90, _summary, max_width=200),
     )
 
 

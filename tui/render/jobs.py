@@ -133,11 +133,11 @@ def _found(row: JobRow, width: int, context: RenderContext) -> list[Part]:
     return context.worst_incident(row.incidents, width, node or "")
 
 
-NAME: Column[JobRow] = Column("job", "  job", 14, 100, _name, wide=28)
+NAME: Column[JobRow] = Column("job", "  job", 14, 100, _name, max_width=28)
 NODES: Column[JobRow] = Column("nodes", "nodes", 5, 60, _nodes, align="right")
 STEP_SECONDS: Column[JobRow] = Column("step", "step", 8, 85, _step_seconds, unit="s", align="right")
 PHASE: Column[JobRow] = Column("phase", "phase", 13, 80, _stage)
-FOUND: Column[JobRow] = Column("incident", "incident", 16, 40, _found, wide=36)
+FOUND: Column[JobRow] = Column("incident", "incident", 16, 40, _found, max_width=36)
 PROGRESS: tuple[Column[JobRow], ...] = (
     NAME,
     NODES,

@@ -27,7 +27,7 @@ class Rails:
         self.row_of = {node.name: row for row, node in enumerate(nodes)}
         devices = [cast(tuple[str, ...], node.inventory.of(Entity.EFA)) for node in nodes]
         kinds = dict.fromkeys(devices)
-        names = sorted({name for kind in kinds for name in kind}, key=units.natural)
+        names = sorted({name for kind in kinds for name in kind}, key=units.natural_sort_key)
         most = max(map(len, kinds), default=0)
         # If each node has its own names, a column is a place in the order of the names.
         self.named = len(names) <= 2 * most
@@ -65,7 +65,7 @@ class Rails:
 
 def _ranks(names: Sequence[str]) -> list[int]:
     """The place of each name in the natural order."""
-    order = sorted(names, key=units.natural)
+    order = sorted(names, key=units.natural_sort_key)
     return [order.index(name) for name in names]
 
 

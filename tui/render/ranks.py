@@ -63,7 +63,7 @@ def _ordered(job: str, keys: tuple[tuple[Key, ...], ...]) -> tuple[tuple[str, ..
     """Names of the ranks, the index of the node of each, and its place among all ranks."""
     everything = [(owner, str(key)) for owner, names in enumerate(keys) for key in names]
     found = sorted(
-        (owner, units.natural(rank), rank, place)
+        (owner, units.natural_sort_key(rank), rank, place)
         for place, (owner, key) in enumerate(everything)
         for of_job, _, rank in (key.rpartition("/"),)
         if of_job == job
@@ -247,11 +247,13 @@ def columns(ranks: JobRanks, limit: float, by_node: bool) -> tuple[table.Column[
     scale = f"one step, 0 to {units.seconds(ranks.scale)}"
     stage = [table.Column("stage", "pp", 3, 50, _stage, align="right")] if ranks.staged else []
     return (
-        table.Column("node", "  node", min(names, 14) + 2, 100, _node, wide=min(names, 30) + 2),
+        table.Column(
+            "node", "  node", min(names, 14) + 2, 100, _node, max_width=min(names, 30) + 2
+        ),
         table.Column("rank", rank, len(rank), 90, _rank, align="right"),
         *stage,
         table.Column("lead", "vs peers", 10, 88, partial(_lead, limit), unit="% d", align="right"),
-        table.Column("bar", scale, 22, 86, timeline, wide=110),
+        table.Column("bar", scale, 22, 86, timeline, max_width=110),
         table.Column("compute", "compute", 9, 80, _seconds("compute"), unit="s",
                      align="right", quantity=COMPUTE),
         table.Column("waits", "waits", 8, 84, _seconds("exposed"), unit="s",

@@ -25,10 +25,10 @@ class Column(Generic[Row]):
     width: int
     """Minimum cells."""
     rank: int
-    """Importance: the least important columns are left out first."""
+    """Importance: the least important columns are hidden first."""
     draw: Callable[[Row, int, RenderContext], Sequence[Part]]
     unit: str = ""
-    wide: int = 0
+    max_width: int = 0
     """Maximum cells; 0 for `width`."""
     align: Align = "left"
     quantity: str = ""
@@ -37,12 +37,12 @@ class Column(Generic[Row]):
     @property
     def heading(self) -> str:
         """Title, unit and mark of the provenance."""
-        sign = mark(self.quantity) if self.quantity else ""
-        return " ".join(part for part in (self.title, self.unit, sign) if part)
+        symbol = mark(self.quantity) if self.quantity else ""
+        return " ".join(part for part in (self.title, self.unit, symbol) if part)
 
     @property
-    def least(self) -> int:
-        """Minimum cells, in which the heading fits."""
+    def min_width(self) -> int:
+        """Minimum cells; the heading fits."""
         return max(self.width, len(self.heading))
 
 
@@ -57,14 +57,14 @@ def layout(columns: Sequence[Column[Row]], width: int) -> Layout[Row]:
     spare = width - _needed(kept)
     widths = []
     for column in kept:
-        extra = min(max(0, spare), max(0, column.wide - column.least))
+        extra = min(max(0, spare), max(0, column.max_width - column.min_width))
         spare -= extra
-        widths.append(column.least + extra)
+        widths.append(column.min_width + extra)
     return list(zip(kept, widths, strict=True))
 
 
 def _needed(columns: Sequence[Column[Row]]) -> int:
-    return 2 + sum(column.least for column in columns) + GAP * max(0, len(columns) - 1)
+    return 2 + sum(column.min_width for column in columns) + GAP * max(0, len(columns) - 1)
 
 
 def column_at(columns: Layout[Row], x: int) -> Column[Row] | None:
@@ -80,7 +80,7 @@ def column_at(columns: Layout[Row], x: int) -> Column[Row] | None:
 def header(
     columns: Layout[Row], width: int, context: RenderContext, sorted_by: str, reverse: bool
 ) -> Strip:
-    """The line of titles and units; the sorted column is marked."""
+    """The line of headings; the sort column is marked."""
     parts: list[Part] = [("  ", context.palette.muted)]
     for index, (column, cells) in enumerate(columns):
         if index:
@@ -104,27 +104,27 @@ def row(
     *,
     cursor: bool,
     focus: bool = True,
-    remark: str = "",
+    note: str = "",
 ) -> Strip:
     """One row; the row under the cursor has a background and a pointer.
 
     Args:
-        columns: with their cells.
+        columns: the columns, with their widths.
         value: the row.
         width: cells of the line.
-        context: palette and glyphs.
+        context: the palette.
         cursor: whether the cursor is on the row.
         focus: whether the table has the focus.
-        remark: replaces the columns between the first and the last.
+        note: replaces the columns between the first and the last.
     """
     pointer = f"{glyphs.CURSOR} " if cursor else "  "
     parts: list[Part] = [(pointer, context.palette.key if focus else context.palette.muted)]
-    if remark and len(columns) > 2:
+    if note and len(columns) > 2:
         (first, start), *between, (last, end) = columns
         room = sum(cells + GAP for _, cells in between) - GAP
         columns = []
         parts += first.draw(value, start, context)
-        parts += [(" " * GAP, Style.null()), (fit(remark, room), context.palette.muted)]
+        parts += [(" " * GAP, Style.null()), (fit(note, room), context.palette.muted)]
         parts += [(" " * GAP, Style.null()), *last.draw(value, end, context)]
     for index, (column, cells) in enumerate(columns):
         if index:

@@ -34,7 +34,7 @@ NODE_COLUMNS = ("comm", "util", "te", "efa_tx", "state")
 
 
 class CommScreen(NodeListScreen):
-    """The shares over time, the slowest rank, and one step of every rank."""
+    """The communication share over time, the slowest rank, and one step of every rank."""
 
     CSS_PATH = "comm.tcss"
     NAME = "comm"
@@ -97,7 +97,9 @@ class CommScreen(NodeListScreen):
 
     @property
     def incident(self) -> Incident | None:
-        """The best explanation of the communication of the job, else that of the alert line."""
+        """The incident that best explains the communication of the job, else that of the alert
+        line.
+        """
         if self.view_model is None or self.job is None:
             return super().incident
         causes = comm_causes(self.view_model, self.job.job)
@@ -105,7 +107,7 @@ class CommScreen(NodeListScreen):
         return next(iter(causes), None) or bound or super().incident
 
     def watch_view_model(self) -> None:
-        # Not bound to the list of jobs: the job must be known before the panels are measured.
+        # Not bound to the table of jobs: the job must be known before the panels are measured.
         if self.is_mounted:
             self.jobs.view_model = self.view_model
             self._follow()

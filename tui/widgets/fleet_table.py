@@ -86,7 +86,7 @@ class FleetTable(RowTable[NodeView]):
         """Names of the columns that fit."""
         return [column.id for column, _ in self.layout_at(self.size.width)]
 
-    def remark(self, prepared: fleet.FleetRow) -> str:
+    def note(self, prepared: fleet.FleetRow) -> str:
         return fleet.unreached(prepared.node)
 
     def prepare(self, rows: Sequence[NodeView]) -> Sequence[Any]:

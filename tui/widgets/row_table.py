@@ -89,7 +89,7 @@ class RowTable(Drawn, ScrollView, Generic[Row], can_focus=True, inherit_bindings
         """What the columns draw, for visible rows only."""
         return rows
 
-    def remark(self, prepared: Any) -> str:
+    def note(self, prepared: Any) -> str:
         """Text instead of the values of a row; empty to show the values."""
         return ""
 
@@ -160,7 +160,7 @@ class RowTable(Drawn, ScrollView, Generic[Row], can_focus=True, inherit_bindings
                     context,
                     cursor=index == position,
                     focus=self.has_focus,
-                    remark=self.remark(row),
+                    note=self.note(row),
                 )
             )
         return lines

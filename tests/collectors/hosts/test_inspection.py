@@ -21,7 +21,7 @@ from trntop.check.model import Inspection, UnreachableError
 from trntop.collectors.hosts import inspection
 from trntop.collectors.hosts.inspection import devices, efa_devices, small_files, versions
 from trntop.collectors.hosts.node import LocalHost
-from trntop.collectors.sysfs import Folder
+from trntop.collectors.sysfs import LocalFiles
 from trntop.core.settings import Collect, Settings
 
 FAKE = Path(__file__).parents[2] / "fakes/neuron_ls.py"
@@ -31,7 +31,7 @@ def inspected(root: Path) -> Inspection:
     """The inspection of the files below a root."""
     fields: dict[str, Any] = {"node": "a", "time": 0.0, "problems": []}
     for read in (efa_devices, devices, small_files):
-        inspection._merge(fields, read(Folder(root)))
+        inspection._merge(fields, read(LocalFiles(root)))
     return Inspection(**fields)
 
 
@@ -123,13 +123,13 @@ def test_a_driver_without_devices(tmp_path: Path) -> None:
 def test_the_limits_of_whoever_starts_jobs_count(tmp_path: Path) -> None:
     limits = "Limit  Soft Limit  Hard Limit  Units\nMax locked memory  {0}  {0}  bytes\n"
     write(tmp_path / "proc/self/limits", limits.format(8 << 20))
-    assert inspection.memlock(Folder(tmp_path)) == 8 << 20
+    assert inspection.memlock(LocalFiles(tmp_path)) == 8 << 20
     write(tmp_path / "proc/77/comm", "slurmd")
     write(tmp_path / "proc/77/limits", limits.format("unlimited"))
-    assert inspection.memlock(Folder(tmp_path)) == float("inf")
+    assert inspection.memlock(LocalFiles(tmp_path)) == float("inf")
     write(tmp_path / "proc/78/comm", "containerd")
     write(tmp_path / "proc/78/limits", limits.format(64 << 10))
-    assert inspection.memlock(Folder(tmp_path)) == 64 << 10
+    assert inspection.memlock(LocalFiles(tmp_path)) == 64 << 10
 
 
 def test_the_output_of_programs() -> None:

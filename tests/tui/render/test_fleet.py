@@ -167,12 +167,12 @@ class TestColumns:
 
     def test_every_one_says_what_it_is(self) -> None:
         for column in fleet.columns(8):
-            assert len(column.heading) <= column.least
+            assert len(column.heading) <= column.min_width
 
     def test_all_draw_their_width(self) -> None:
         for one in (*view(trouble=True).cluster.nodes.values(), make_node(columns={})):
             for column in fleet.columns(8):
-                for width in {column.width, column.wide or column.width}:
+                for width in {column.width, column.max_width or column.width}:
                     assert length(column.draw(FleetRow(one), width, PEN)) == width
 
     def test_all_rates_fit_next_to_their_sparkline(self) -> None:

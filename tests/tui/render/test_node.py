@@ -253,7 +253,7 @@ class TestEfa:
         shown = drawn(efa.draw, make_node(0, 1, 1, 8))
         names = [line.split()[0] for line in shown.splitlines()[1:9]]
         assert names == [f"rdmap{16 * place}s27" for place in range(1, 9)]
-        assert units.natural("rdmap16s27") < units.natural("rdmap112s27")
+        assert units.natural_sort_key("rdmap16s27") < units.natural_sort_key("rdmap112s27")
 
     def test_a_lost_card_stays_in_its_place(self) -> None:
         made = make_node(

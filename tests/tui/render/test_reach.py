@@ -31,7 +31,7 @@ def scene_of(*nodes: NodeView, later: tuple[Incident, ...] = ()) -> ViewModel:
 
 def line_of(node: NodeView, width: int) -> str:
     columns = layout(fleet.selected(fleet.columns(8), ()), width - 1)
-    return row(columns, FleetRow(node), width, PEN, cursor=False, remark=fleet.unreached(node)).text
+    return row(columns, FleetRow(node), width, PEN, cursor=False, note=fleet.unreached(node)).text
 
 
 def cell(node: NodeView, width: int = 10) -> str:

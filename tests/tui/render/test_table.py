@@ -5,7 +5,7 @@ from trntop.tui.render.line import fit
 from trntop.tui.render.table import Column, column_at, header, layout, row
 
 COLUMNS: list[Column[str]] = [
-    Column("a", "name", 6, 100, lambda v, w, p: [(fit(v, w), p.palette.text)], wide=10),
+    Column("a", "name", 6, 100, lambda v, w, p: [(fit(v, w), p.palette.text)], max_width=10),
     Column("b", "load", 4, 10, lambda v, w, p: [(fit("1", w, "right"), p.palette.text)],
                 unit="%", align="right"),
     Column("c", "state", 5, 50, lambda v, w, p: [(fit("ok", w), p.palette.text)]),

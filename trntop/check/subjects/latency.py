@@ -46,7 +46,7 @@ def findings(analysis: LinkAnalysis, unreachable: Collection[str]) -> Iterator[F
         yield _many_nodes(nodes, [link for links in faulty.values() for link in links])
         nodes.clear()
     else:
-        for node in sorted(nodes, key=units.natural):
+        for node in sorted(nodes, key=units.natural_sort_key):
             yield from _faulty_node(analysis, node)
     yield from _without_good_pair(analysis, analysis.nodes - nodes)
     paths = analysis.unexplained
@@ -116,7 +116,7 @@ def _nothing_works(analysis: LinkAnalysis) -> Iterator[Finding]:
 
 def _without_good_pair(analysis: LinkAnalysis, nodes: Collection[str]) -> Iterator[Finding]:
     """Nodes without a good pair that are not known to be faulty."""
-    for node in sorted(nodes, key=units.natural):
+    for node in sorted(nodes, key=units.natural_sort_key):
         if not analysis.has_good_link(node):
             yield faults.NO_GOOD_PAIR.found(
                 "every pair is slow or failed, and the faulty side is unknown", node
