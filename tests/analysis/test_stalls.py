@@ -171,6 +171,11 @@ def test_a_lost_report_of_executions_in_a_long_step() -> None:
     assert paused(*usual, Pause(220, 36, SPINS), seconds=300, reporting=0) == ()
 
 
+def test_steps_that_execute_in_few_reports() -> None:
+    usual = tuple(Pause(t, 5, SPINS) for t in range(10, 200, 7))
+    assert paused(*usual, Pause(205, 9.5, SPINS), seconds=260, reporting=0) == ()
+
+
 # Hangs.
 
 

@@ -215,7 +215,9 @@ class Run:
     )
     """Begin and seconds of each pause that did not end with busy cores."""
     longest_spin: float = 0.0
-    """Seconds of the longest pause that ended with busy cores."""
+    """Seconds of the longest pause that ended with busy cores; without step numbers, of the longest
+    time between two executions.
+    """
     step: float = float("nan")
     newest: float = float("nan")
     """The newest step that any rank reported in the tick before."""
@@ -268,6 +270,9 @@ class Run:
         elif (executed := seen.executed(self.places)) is not None:
             self.executed = max(self.executed, executed)
         if self._progresses(seen):
+            if self.stage is Stage.TRAINING and self.moved is not None and np.isnan(self.step):
+                # Several reports of a long step may lack an execution.
+                self.longest_spin = max(self.longest_spin, now - self.moved)
             self._end_pause(now)
             self.steps += 1
             self.seen = self.moved = now
