@@ -2,6 +2,7 @@ import errno
 import json
 import os
 import random
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -68,12 +69,14 @@ def test_lines_hold_payloads_verbatim(tmp_path: Path) -> None:
         ],
     )
     lines = path.read_bytes().splitlines()[1:]
-    assert lines == [
+    assert [line[:-18] + b"}" for line in lines] == [
         b'{"v":1,"t":1.25,"node":"n","source":"s","simulated":true,"data":' + payload + b"}",
         b'{"v":1,"t":2.0,"node":"n","source":"s","data":{    "a": [1.0,  2] }}',
         b'{"v":1,"t":3.0,"node":"n","source":"log","text":"he said \\"no\\"\\n"}',
         b'{"v":1,"t":4.0,"node":"n","source":"log","base64":"/wo="}',
     ]
+    for line in lines:
+        assert line[-18:] == b',"crc":"%08x"}' % zlib.crc32(line[:-18])
     assert [each.data for each in open_recording(path)][2:] == [b'he said "no"\n', b"\xff\n"]
 
 

@@ -4,6 +4,7 @@ The format is described in `docs/recording.md`.
 """
 
 import re
+import zlib
 from typing import Annotated, TypeVar
 
 import msgspec
@@ -19,6 +20,8 @@ FORMAT = 1
 MAX_SOURCE = 64
 """Characters of a source's name."""
 
+_CHECKSUM = b',"crc":"%08x"}'
+_CHECKSUM_BYTES = 18
 _LONGEST_PERIOD = 3600.0
 _PERIOD = re.compile(rb'"period"\s*:\s*([0-9][0-9.eE+-]*)')
 _ONE_LINE = bytes.maketrans(b"\r\n", b"  ")
@@ -35,6 +38,8 @@ class Header(msgspec.Struct, frozen=True):
     by: str = ""
     """The program that wrote it."""
     note: str = ""
+    checksums: bool = False
+    """Whether each line that follows has a checksum."""
 
 
 class Envelope(msgspec.Struct):
@@ -49,12 +54,13 @@ class Envelope(msgspec.Struct):
     base64: bytes | None = None
     simulated: bool = False
     recording: Header | None = None
+    crc: str = ""
 
     @property
     def header(self) -> Header | None:
         """The header in this line, cleaned; None without one."""
         found = self.recording
-        return found and Header(found.created, clean(found.by), clean(found.note))
+        return found and Header(found.created, clean(found.by), clean(found.note), found.checksums)
 
     @property
     def reading(self) -> Reading | None:
@@ -89,8 +95,10 @@ _members = msgspec.json.Decoder(dict[str, Raw])
 
 
 def parse(line: bytes) -> Envelope | None:
-    """The envelope in a line; None if it is not of this format or a part has a wrong type."""
-    return _decode(_envelopes, line)
+    """The envelope in a line; None if it is not of this format, a part has a wrong type, or its
+    checksum is wrong.
+    """
+    return _decode(_envelopes, line) if _is_intact(line.rstrip()) else None
 
 
 def newer_format(line: bytes) -> int | None:
@@ -129,8 +137,8 @@ def longest_period(report: bytes) -> float:
 
 
 def header_line(created: float, note: str) -> bytes:
-    header = Header(created, f"trntop {__version__}", note)
-    return msgspec.json.encode({"v": FORMAT, "recording": header}) + b"\n"
+    header = Header(created, f"trntop {__version__}", note, checksums=True)
+    return _sealed(msgspec.json.encode({"v": FORMAT, "recording": header})[:-1])
 
 
 def line(reading: Reading) -> bytes:
@@ -138,7 +146,20 @@ def line(reading: Reading) -> bytes:
     envelope = {"v": FORMAT, "t": reading.time, "node": reading.node, "source": reading.source}
     if reading.simulated:
         envelope["simulated"] = True
-    return msgspec.json.encode(envelope)[:-1] + b"," + _payload(reading.data) + b"}\n"
+    return _sealed(msgspec.json.encode(envelope)[:-1] + b"," + _payload(reading.data))
+
+
+def _sealed(members: bytes) -> bytes:
+    """A line of these members and their checksum."""
+    return members + _CHECKSUM % zlib.crc32(members) + b"\n"
+
+
+def _is_intact(line: bytes) -> bool:
+    """Whether a line has the checksum that it states; true without one."""
+    members, stated = line[:-_CHECKSUM_BYTES], line[-_CHECKSUM_BYTES:]
+    if not stated.startswith(_CHECKSUM[:8]):
+        return True
+    return stated == _CHECKSUM % zlib.crc32(members)
 
 
 def _payload(data: bytes) -> bytes:

@@ -215,11 +215,14 @@ class Recording:
 
     def _of_envelopes(self, frames: Iterator[bytes], damage: Damage) -> Iterator[Reading]:
         nodes: set[str] = set()
+        checksums = False
         for frame in frames:
             envelope = parse(frame)
             reading = envelope.reading if envelope else None
-            if reading is None:
-                damage.rejected += envelope is None or envelope.recording is None
+            if envelope is not None and envelope.recording is not None:
+                checksums = envelope.recording.checksums  # of a file that was appended
+            elif envelope is None or reading is None or (checksums and not envelope.crc):
+                damage.rejected += 1
             elif reading.node not in nodes and len(nodes) >= self._limits.nodes:
                 damage.surplus += 1
                 damage.fruitful = damage.read
