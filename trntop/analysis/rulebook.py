@@ -118,7 +118,7 @@ RULEBOOK: tuple[Rule, ...] = (
         "no step for up to {hang:g} s beyond the usual step time while cores are busy, or for up "
         "to 60 s while they are idle, and nothing explains it",
         Hang, hold=0.0, clear_hold=0.0,
-        summary="{job} stalled{step}, no progress for {paused}{culprit}{basis}",
+        summary="{job} stalled{step}, no progress for {silent}{culprit}{basis}",
         advice="Run py-spy dump on the named node or on all; find the rank outside the collective.",
         warm_up=lambda _: _UNDER_WAY,
         needs=_PROGRESS,

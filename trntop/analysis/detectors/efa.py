@@ -307,7 +307,7 @@ class EfaDegraded(_EfaDetector):
             for kind, what in ERROR_KINDS.items()
         }
         most = max(counts, key=lambda what: counts[what])
-        text = f"{rate:.2g} errors/s" + (f" ({most})" if counts[most] > 0 else "")
+        text = f"{units.fixed(rate, 1)} errors/s" + (f" ({most})" if counts[most] > 0 else "")
         limit = TUNING.errors_per_second
         evidence = Evidence(
             f"{text} in {TUNING.window:g} s; limit {limit:g}", node, None, rate, limit
@@ -378,7 +378,9 @@ class EfaDown(_EfaDetector):
             symptom = "admin commands do not complete"
         else:
             symptom = "no traffic while its peers are busy"
-        text = f"{symptom} for {units.span(silent)}" if silent >= self._limit else symptom
+        text = symptom
+        if silent >= self._limit:
+            text += f", for {units.span(silent)}"
         evidence = (Evidence(f"{self._name(places)}: {text}", node),)
         since = float(self._onset.since[place])
         return self._verdict(tick, place, places, symptom, evidence, since)

@@ -107,8 +107,9 @@ class _Stalls:
         run = tick.runs.by_job[cast(str | None, key)]
         nodes, usual = len(run.places), run.usual_pause
         step = f", a usual step takes {units.seconds(run.usual)}" if run.usual else ""
+        silent = units.span(tick.time - (run.moved or tick.time))
         stopped = Evidence(
-            f"no progress for {units.span(tick.time - (run.moved or tick.time))}{step}; {run.why}",
+            f"no progress for {silent}{step}; {run.why}",
             quantity="job_step" if run.job else "node_executions_completed_per_second",
         )
         return Verdict(
@@ -118,6 +119,7 @@ class _Stalls:
                 "culprit": culprit,
                 "basis": "" if evidence else f" ({run.why})",
                 "paused": units.span(run.paused),
+                "silent": silent,
                 "usual": "" if usual is None else f", usually {units.span(usual)}",
                 "step": "" if run.step != run.step else f" at step {units.count(run.step)}",
             },
