@@ -1,4 +1,4 @@
-"""neuron-monitor: start, restart, end; on this machine or a remote one."""
+"""Starts, restarts and ends neuron-monitor, on this machine or a remote one."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ RETRY_INTERVAL = 30.0
 """Seconds between attempts to run a missing program."""
 MIN_SILENCE = 15.0
 SILENT_PERIODS = 3
-"""A process without a report for the longer of the two hangs."""
+"""Seconds and periods; a process without a report for the longer of the two hangs."""
 TERM_SECONDS = 2.0
 """Seconds between SIGTERM and SIGKILL for a process that hangs."""
 
@@ -44,7 +44,7 @@ class NeuronMonitor:
         timeout: seconds between SIGTERM and SIGKILL for a process that hangs.
         retry_interval: seconds between attempts to run a missing program.
         backoff: the waits between restarts.
-        launch: starts it; None is on this machine.
+        launch: starts the process; by default on this machine.
     """
 
     source = NEURON_MONITOR
@@ -89,7 +89,7 @@ class NeuronMonitor:
             await asyncio.sleep(wait)
 
     async def _once(self, run: "_Run") -> str:
-        """Runs the process to its end; the reason.
+        """Runs the process until it ends; returns the reason.
 
         Raises:
             NotRunnableError: it is not installed.
@@ -114,13 +114,13 @@ class NeuronMonitor:
         return f"{reason}: {error}" if error else reason
 
     async def _follow(self, child: Process, run: "_Run") -> int:
-        """Passes on reports until the process ends; its return code.
+        """Passes on reports until the process ends; returns its exit code.
 
         Raises:
-            TimeoutError: no report came for too long.
+            TimeoutError: no report has arrived for too long.
         """
         loop = asyncio.get_running_loop()
-        born = loop.time()
+        started = loop.time()
         async with asyncio.timeout(self._silence) as deadline:
             while True:
                 while not run.healthy and not await run.intake.wait(self._period):
@@ -136,7 +136,7 @@ class NeuronMonitor:
                 if ended:
                     return child.ended.result()
                 if passed:
-                    run.healthy = loop.time() - born
+                    run.healthy = loop.time() - started
                     deadline.reschedule(loop.time() + self._silence)
                     await asyncio.sleep(report_interval(self._period))
 
@@ -152,7 +152,7 @@ async def _launched(
 
 
 class _Run:
-    """State that is kept over restarts of the process."""
+    """State that is kept across restarts of the process."""
 
     def __init__(self, node: str, sink: Sink) -> None:
         self.intake = Intake(sink.now)
@@ -160,7 +160,7 @@ class _Run:
         self.healthy = 0.0
         """Seconds from the start of the process to its newest report."""
         self.restarted = ""
-        """Reason of the restart, empty at first."""
+        """Reason for the last restart; empty at first."""
         self._node = node
         self._sink = sink
 
@@ -169,7 +169,7 @@ class _Run:
         self._sink.status(Status(self._node, NEURON_MONITOR, state, reason, counts))
 
     def deliver(self) -> bool:
-        """Passes on a new report; whether there was one."""
+        """Passes on the newest report; returns whether there was one."""
         newest = self.intake.pop_newest()
         if newest is None:
             return False

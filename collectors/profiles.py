@@ -24,29 +24,29 @@ class ProfilesReader:
     """Reads the payload of source `profiles`.
 
     Args:
-        path: their file.
+        path: the file with the profiles.
     """
 
     PERIOD = PERIOD
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._given = False
-        """Whether the last payload had profiles."""
+        self._sent = False
+        """Whether the last payload had any profiles."""
 
     def __call__(self) -> bytes:
-        """All profiles; empty once after the last one was removed, so that the node removes them.
+        """All profiles; empty once after the last one is removed, so that the node drops them.
 
         Raises:
-            AbsentError: there are none, or the file cannot be read.
+            AbsentError: there are no profiles, or the file cannot be read.
         """
         try:
             known = profiles.load(self._path)
         except SettingsError as error:
             raise AbsentError(str(error)) from error
-        if not known and not self._given:
+        if not known and not self._sent:
             raise AbsentError("no NEFF profiles here", REMEDY)
-        self._given = bool(known)
+        self._sent = bool(known)
         return msgspec.json.encode({"period": self.PERIOD, "profiles": known})
 
 

@@ -45,11 +45,11 @@ _EXPLAINED = (
 
 
 def snapshot_text(view: View, width: int, *, utc: bool = False) -> str:
-    """One view: a headline, open incidents, a row per node; for one node its parts as well.
+    """One view: a headline, open incidents and a row per node; a single node also with its parts.
 
     Args:
-        view: what to show.
-        width: cells of a line; 80 or more show every important column.
+        view: the view.
+        width: cells per line; 80 or more show every important column.
         utc: times of day in UTC instead of local time.
     """
     width = max(width, MIN_WIDTH)
@@ -83,7 +83,7 @@ def snapshot_text(view: View, width: int, *, utc: bool = False) -> str:
 
 
 def span_text(first: View, last: View, seconds: float) -> str:
-    """What a report is about: nodes, from when to when, and how much of it."""
+    """The scope of a report: nodes, start and end, and the length of the data."""
     start = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(first.time))
     end = time.strftime("%H:%M:%S UTC", time.gmtime(last.time))
     mark = "SIMULATED  " if last.cluster.simulated else ""
@@ -92,7 +92,7 @@ def span_text(first: View, last: View, seconds: float) -> str:
 
 
 def incidents_text(incidents: Iterable[Incident], width: int, *, utc: bool = False) -> str:
-    """A report: each incident with its evidence, in the order given, and a line of counts."""
+    """Each incident with its evidence, in the given order, and a line with counts."""
     width = max(width, MIN_WIDTH)
     found = list(incidents)
     rows = [
@@ -214,7 +214,7 @@ def _comm(frame: Frame, job: int) -> str:
 
 
 def _step(frame: Frame, job: int) -> str:
-    """As the job reports it, else the interval of its log lines."""
+    """The step time that the job reports, else the interval of its log lines."""
     quantity = STEP if frame.at(STEP, job) is not None else INTERVAL
     return part(frame, quantity, job, units.plain_seconds)
 
@@ -231,8 +231,8 @@ def _busy(frame: Frame) -> str:
     total = frame.value("node_neuroncores")
     if busy is None:
         return f"{units.ABSENT} "
-    of = f"/{total:.0f}" if total is not None else ""
-    return f"{busy:.0f}{of}{mark('node_neuroncores_busy')}"
+    of_total = f"/{total:.0f}" if total is not None else ""
+    return f"{busy:.0f}{of_total}{mark('node_neuroncores_busy')}"
 
 
 def _worst_job(frame: Frame) -> int:
@@ -247,9 +247,9 @@ def _worst_job(frame: Frame) -> int:
 
 
 def _jobs(cluster: Cluster) -> list[Column]:
-    """One row per job: means over the nodes that report it, of its steps the newest.
+    """One row per job: the newest step, and means over the nodes that report the job.
 
-    A column that no job reports is left out.
+    A column that no job reports is omitted.
     """
     jobs = list(cluster.jobs)
 
@@ -292,9 +292,9 @@ def _unknown(nodes: Sequence[NodeView], width: int) -> list[str]:
             if quantity not in frame.columns:
                 bounds = {"comm": units.share_bounds(*frame.comm_bounds), "HBM bw": _floor(frame)}
                 estimated = bounds.get(label, units.ABSENT) != units.ABSENT
-                sign = units.mark(Provenance.ESTIMATED) if estimated else units.ABSENT
+                symbol = units.mark(Provenance.ESTIMATED) if estimated else units.ABSENT
                 why = frame.why_absent(quantity)
-                found.setdefault((f"{sign} {label}", why), []).append(node.name)
+                found.setdefault((f"{symbol} {label}", why), []).append(node.name)
     return [
         line
         for (label, why), names in found.items()
@@ -309,7 +309,7 @@ def _of_nodes(names: Sequence[str], total: int) -> str:
 
 
 def _down(nodes: Sequence[NodeView], width: int) -> list[str]:
-    """The sources without values, and the reasons."""
+    """The sources that are down, with the reasons."""
     return [
         line
         for (source, why), names in down_sources(nodes).items()

@@ -41,7 +41,7 @@ class Selection:
         return self._names[1]
 
     @property
-    def nothing(self) -> str:
+    def empty_text(self) -> str:
         """The message if no node is selected."""
         if self.filter is None:
             return "no node has an open incident, and all are fresh"

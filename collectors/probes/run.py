@@ -1,4 +1,4 @@
-"""A probe's bounds, the runs that it consists of, and their results."""
+"""The limits of a probe, its runs, and their results."""
 
 import re
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ _EFA_DEVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}", re.ASCII)
 
 
 class Failure(NamedTuple):
-    """Why a run gave no latency."""
+    """Why a run measured no latency."""
 
     text: str
     side: Side = ""
@@ -33,7 +33,7 @@ class Run(NamedTuple):
 
 
 def results(blank: ProbeResult, runs: Sequence[Run]) -> list[ProbeResult]:
-    """The mean of several runs, the lowest and the highest."""
+    """The mean of the runs; of several runs also the minimum and the maximum."""
     means = [run.seconds for run in runs]
     figures = {"mean": fmean(means)}
     if len(runs) > 1:
@@ -73,13 +73,13 @@ def check_spec(spec: ProbeSpec) -> None:
     ):
         if efa_device and not _EFA_DEVICE.fullmatch(efa_device):
             raise ProbeError(f"{name}: not the name of an EFA device")
-    # NaN is out of bounds, too.
-    for name, value, least, most in (
+    # NaN is out of bounds too.
+    for name, value, low, high in (
         ("size_bytes", spec.size_bytes, 1, MAX_SIZE),
         ("iterations", spec.iterations, 5, MAX_ITERATIONS),
         ("repeats", spec.repeats, 1, MAX_REPEATS),
         ("seconds", spec.seconds, 0.5, MAX_SECONDS),
     ):
-        if not least <= value <= most:
+        if not low <= value <= high:
             shown = f"{value:g}" if isinstance(value, float) else value
-            raise ProbeError(f"{name}: {shown} is not between {least:g} and {most:.10g}")
+            raise ProbeError(f"{name}: {shown} is not between {low:g} and {high:.10g}")

@@ -1,7 +1,7 @@
 """The loop of a Prometheus backend: probe, refresh, and the selected node.
 
-All queries of a refresh are for one time of the server. A failed refresh keeps the previous values,
-with their age. The selected node is queried in full while it is selected.
+All queries of a refresh are for the same time of the server. After a failed refresh the previous
+values remain, with their age. The selected node is queried in full.
 """
 
 import asyncio
@@ -24,22 +24,22 @@ from .refresh import Refresher
 
 log = logging.getLogger(__name__)
 
-LEAST_REFRESH = 5.0
-"""Least seconds between refreshes; more if the scrape interval is longer."""
-PROBE_EVERY = 600.0
-"""Seconds between probes: rules may have been loaded."""
+MIN_REFRESH = 5.0
+"""Minimum seconds between refreshes; more if the scrape interval is longer."""
+PROBE_INTERVAL = 600.0
+"""Seconds between probes, which detect newly loaded rules."""
 SELECT_SECONDS = 0.08
-"""A node is queried in full after it was selected for so long."""
+"""Seconds for which a node must be selected before it is queried in full."""
 
 
 class PrometheusCollector:
     """All nodes of one backend.
 
     Args:
-        address: its address.
+        address: address of the backend.
         fleet: the settings.
-        least: least seconds between refreshes.
-        wall: unix seconds of this machine.
+        min_refresh: minimum seconds between refreshes.
+        wall: returns the unix time of this machine.
     """
 
     source = PROMETHEUS
@@ -48,12 +48,12 @@ class PrometheusCollector:
         self,
         address: Address,
         fleet: Fleet,
-        least: float = LEAST_REFRESH,
+        min_refresh: float = MIN_REFRESH,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self.node = address.name
         self._match = address.match
-        self._least = least
+        self._min_refresh = min_refresh
         self._client = Client(address, fleet, wall)
         self._probed_at: float | None = None
         self._refresher: Refresher | None = None
@@ -73,14 +73,14 @@ class PrometheusCollector:
         details = asyncio.create_task(self._follow_focus(publisher))
         try:
             while True:
-                began = self._client.wall()
+                start = self._client.wall()
                 try:
                     await self._refresh(publisher)
-                    pause = max(0.0, publisher.pause - (self._client.wall() - began))
+                    pause = max(0.0, publisher.pause - (self._client.wall() - start))
                     backoff = Backoff(first=1.0, longest=30.0)
                 except BackendError as error:
                     pause = backoff.wait(0.0) if error.wait is None else error.wait
-                    publisher.report(State.DOWN, f"{error} (again in {pause:.0f} s)")
+                    publisher.report(State.DOWN, f"{error} (retry in {pause:.0f} s)")
                     if error.other:
                         self._probed_at = None
                 await asyncio.sleep(pause)
@@ -91,13 +91,13 @@ class PrometheusCollector:
     async def _refresh(self, publisher: Publisher) -> None:
         at = self._client.now()
         self._client.notes = []
-        if self._probed_at is None or at - self._probed_at > PROBE_EVERY:
+        if self._probed_at is None or at - self._probed_at > PROBE_INTERVAL:
             queries = await probe(self._client, self._match, at)
             at = self._probed_at = self._client.now()
             if self._refresher is None or not self._refresher.supports(queries):
                 self._refresher = Refresher(self._client, publisher, queries)
             publisher.interval = queries.interval
-            publisher.pause = max(queries.interval, self._least)
+            publisher.pause = max(queries.interval, self._min_refresh)
         assert self._refresher is not None
         await self._refresher.refresh(at, self._focus)
         self._changed.set()

@@ -1,4 +1,4 @@
-"""The activity of nodes in a step, and its part in a window of time.
+"""The activity of nodes in a step, and the part of it in a time window.
 
 Times are seconds since the start of the stream; arrays are `[node, device]`.
 """
@@ -31,12 +31,12 @@ class Stall(Enum):
     """On the host, before the collective: the cores idle."""
     EVALUATION = 5
     IDLE = 6
-    """There is no job."""
+    """No job runs."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """One step of a job; on every device its parts add up to its length."""
+    """One step of a job; on every device the parts add up to the length of the step."""
 
     number: int
     begin: float
@@ -50,11 +50,11 @@ class Step:
     """Share of the bytes in overlapped collectives."""
     speed: Column
     """Compute speed; 1 is the default."""
-    why: Stall
+    stall_cause: Stall
     stall_at: Column
     """Seconds of work before the stall."""
     stall: Column
-    """Seconds it lasts."""
+    """Seconds of the stall."""
     stuck: npt.NDArray[np.bool_] | None = None
     """Devices that stall on the host while the others stall in the collective."""
     finished: bool = True
@@ -80,16 +80,15 @@ class Activity:
     traffic: Column
     """Share of a step's bytes, `[node]`."""
     executions: Column
-    """Executions that each core ended."""
+    """Executions that each core finished."""
     steps: Column
-    """Steps that ended."""
+    """Steps that finished."""
     compute_seconds: Column
-    """Of the newest step."""
+    """Seconds of compute of the newest step."""
     exposed_seconds: Column
 
     @classmethod
     def none(cls, elapsed: Column, devices: int) -> "Activity":
-        """No activity."""
         shape = (len(elapsed), devices)
         return cls(
             elapsed=elapsed,
@@ -123,7 +122,7 @@ class Activity:
         if step.stuck is not None:
             self.stalled[Stall.STUCK] += np.where(step.stuck, stalled, 0.0)
             stalled = np.where(step.stuck, 0.0, stalled)
-        self.stalled[step.why] += stalled
+        self.stalled[step.stall_cause] += stalled
         work, old_work = new[0] / step.compute, old[0] / step.compute
         tail, old_tail = new[1] / step.exposed, old[1] / step.exposed
         moved = step.hidden_bytes * (work - old_work) + (1.0 - step.hidden_bytes) * (
@@ -131,7 +130,7 @@ class Activity:
         )
         self.traffic += moved.mean(axis=1)
         self.executions += _executions(work, tail) - _executions(old_work, old_tail)
-        if step.why is Stall.EVALUATION:
+        if step.stall_cause is Stall.EVALUATION:
             ended = np.floor(EVALUATIONS_PER_SECOND * new[2])
             self.executions += ended - np.floor(EVALUATIONS_PER_SECOND * old[2])
         self.steps += (tail > 1 - _EPSILON) & (old_tail <= 1 - _EPSILON)

@@ -152,7 +152,7 @@ class StepTelemetry:
 
     def notes(self, step: Step, node: int) -> Iterator[tuple[float, bytes]]:
         """Time and record of the start and end of a stall, by the first rank of a node."""
-        stage = STAGES.get(step.why)
+        stage = STAGES.get(step.stall_cause)
         if stage is not None:
             for word, since in zip((stage, Stage.TRAINING), step.pause(node), strict=True):
                 time = round(self._starts[node] + since, 6)

@@ -62,7 +62,7 @@ BLIP_COMM = (0.5, 2.5)
 class _Pause:
     """A stall of a step, and its end."""
 
-    why: Stall
+    stall_cause: Stall
     at: Column
     end: float
     stuck: npt.NDArray[np.bool_] | None = None
@@ -118,7 +118,7 @@ class TrainingLoop:
         """Start of the compilation that runs at `time`; None if there is none."""
         for step in self._steps:
             begin, end = step.pause(0)
-            if step.why is Stall.COMPILE and begin <= time < end:
+            if step.stall_cause is Stall.COMPILE and begin <= time < end:
                 return begin
         return None
 
@@ -129,7 +129,7 @@ class TrainingLoop:
         hidden = min(HIDDEN_SHARE * comm, MAX_HIDDEN * step_ratio)
         length = float(compute.max()) + comm - hidden
         pause = self._pause(begin, compute, length)
-        whole = pause.why is not Stall.HANG
+        whole = pause.stall_cause is not Stall.HANG
         work = np.full(self._shape, length) if whole else pause.at
         return Step(
             number=self._number,
@@ -140,7 +140,7 @@ class TrainingLoop:
             hidden=hidden,
             hidden_bytes=HIDDEN_BYTES_SLOW if slower >= SLOW else HIDDEN_BYTES,
             speed=speed,
-            why=pause.why,
+            stall_cause=pause.stall_cause,
             stall_at=pause.at,
             stall=pause.end - begin - work,
             stuck=pause.stuck,

@@ -7,19 +7,19 @@ As in HolisticTraceAnalysis (`get_comm_comp_overlap`), whose overlap percentage 
     communication    kernels whose name begins with `nccl…Kernel`, or with `cc_` (Neuron)
     computation      the other kernels
     kind             of a collective: by the argument `Collective name`, else by the kernel's name
-    neither          copies, memsets and synchronisation, whatever their category
+    neither          copies, memsets and synchronization, whatever their category
 
-All streams and devices of a trace are one rank. Idle and non-compute time are those of its
-`get_temporal_breakdown`: no device activity at all; activity of any category without computation.
+All streams and devices of a trace are one rank. Idle and non-compute time are defined as in its
+`get_temporal_breakdown`: no device activity at all, and device activity without computation.
 
 The figures are equal where HolisticTraceAnalysis keeps all device work. It omits kernels whose
 launch is not in the trace or lies before the first profiler step, and the last step without
 `include_last_profiler_step=True`, and rounds times to whole microseconds; on such traces totals
-differ by some percent, and `steps_overlap_ratio`, of the marked steps only, is the closer one.
+differ by a few percent, and `steps_overlap_ratio`, of the marked steps only, is closer.
 
 Steps are the annotations `ProfilerStep#N` of the device (`gpu_user_annotation`, one per stream): a
 step lasts from the first of them to the start of the next step. Without them, those of the host
-are used; device work that the host started late in a step then counts for the next one.
+are used; device work that the host starts late in a step then counts for the next step.
 """
 
 import math
@@ -68,7 +68,7 @@ _BYTES = {
     "Bool": 1, "Byte": 1, "Char": 1, "Half": 2, "Short": 2, "Float": 4, "Int": 4, "Double": 8,
     "Long": 8,
 }  # fmt: skip
-"""PyTorch's scalar types whose names do not have their bits."""
+"""Sizes of PyTorch's scalar types whose names do not contain the number of bits."""
 
 
 class _Event(msgspec.Struct, gc=False):
@@ -105,10 +105,10 @@ class _Distributed(msgspec.Struct):
 
 
 def read(path: Path, members: Members, order: int) -> Capture:
-    """The capture in a trace; `order` is its rank if there is no other.
+    """The capture in a trace; `order` is the rank if the trace does not have one.
 
     Raises:
-        RecordingError: it has no kernel.
+        RecordingError: the trace has no kernel.
     """
     active: list[_Event] = []
     marks: list[_Event] = []
@@ -137,7 +137,8 @@ def read(path: Path, members: Members, order: int) -> Capture:
         found = f"{seen:,} events, none of them a kernel"
         named = [f"{clean(name, 32)} ({n:,})" for name, n in categories.most_common(6) if name]
         if named:
-            # Other accelerators have their own, such as mtia_ccp_events of Kineto's MTIA.
+            # Other accelerators have their own categories, such as mtia_ccp_events of Kineto's
+            # MTIA.
             found += f"; categories: {', '.join(named)}"
         raise RecordingError("; ".join((f"{path}: no device activity: {found}", *notes)))
     origin = min(event.ts or 0.0 for event in active)
@@ -146,7 +147,7 @@ def read(path: Path, members: Members, order: int) -> Capture:
     computing = {name for name in names - collectives if not _NEITHER.match(name)}
     span = _intervals(active, origin)
     stop = int(span[:, 1].max())
-    epoch, guess = dated(path, _began(members, origin), stop)
+    epoch, guess = dated(path, _start_time(members, origin), stop)
     rank = _rank(path, members, order)
     return Capture(
         path=path,
@@ -165,7 +166,7 @@ def read(path: Path, members: Members, order: int) -> Capture:
 
 
 def _calls(events: list[_Event], origin: float) -> dict[str, Calls]:
-    """The collectives by kind, where names or arguments tell it."""
+    """The collectives by kind, if names or arguments identify it."""
     by_kind: dict[str, tuple[list[_Event], list[tuple[float, float]]]] = {}
     for event in events:
         try:
@@ -176,8 +177,8 @@ def _calls(events: list[_Event], origin: float) -> dict[str, Calls]:
         if kind is not None:
             same, sizes = by_kind.setdefault(kind, ([], []))
             same.append(event)
-            # The larger side is the whole array: of a reduce-scatter what goes in, of an
-            # all-gather what comes out.
+            # The larger side is the whole array: the input of a reduce-scatter, the output of an
+            # all-gather.
             elements = max(args.sent or 0.0, args.received or 0.0, 0.0)
             size = elements * _element(args.dtype) or math.nan
             sizes.append((size, size * bus_factor(kind, args.ranks or math.nan)))
@@ -202,7 +203,7 @@ def _intervals(events: list[_Event], origin: float) -> Intervals:
 
 
 def _windows(marks: list[_Event], origin: float) -> tuple[Window, ...]:
-    """The windows of steps, by the marks of the device, else of the host."""
+    """The windows of steps, from the annotations of the device, else of the host."""
     of_device = [event for event in marks if event.cat == _DEVICE_MARK]
     used = of_device or marks
     spans: dict[int, tuple[int, int]] = {}
@@ -223,9 +224,9 @@ def _windows(marks: list[_Event], origin: float) -> tuple[Window, ...]:
     return tuple(windows)
 
 
-def _began(members: Members, origin: float) -> int:
-    """`origin` in nanoseconds, of unix time if the trace has a base time."""
-    # In parts: a float is too imprecise for nanoseconds since 1970.
+def _start_time(members: Members, origin: float) -> int:
+    """`origin` in nanoseconds; as unix time if the trace has a base time."""
+    # Two parts, because a float is too imprecise for nanoseconds since 1970.
     whole = math.floor(origin)
     base = value(members.baseTimeNanoseconds, int) or 0
     return base + whole * MICRO + round((origin - whole) * MICRO)

@@ -1,4 +1,4 @@
-"""A job that is slower than its past. All is made up."""
+"""A job that is slower than before. All is made up."""
 
 from collections.abc import Iterator
 

@@ -1,7 +1,7 @@
 """The dashboard in a browser: textual-serve starts the same command for each open page.
 
-It binds to loopback by default. The address that it prints has a token, which becomes a cookie:
-other users of the machine, and other pages in the browser, can reach the port too.
+It binds to loopback by default. The printed address contains a token, which becomes a cookie,
+because other users of the machine and other pages in the browser can also connect to the port.
 """
 
 import hmac
@@ -21,9 +21,9 @@ from textual_serve.server import Server
 import trntop
 
 MAX_PAGES = 8
-"""Limit of dashboards at the same time: each is a process."""
-_FOREIGN_LINK = re.compile(r"<link\b[^>]*\bhref=\"https?://fonts\.[^>]*>")
-_OWN_FONT = """<style>
+"""Limit of dashboards that are open at the same time: each is a process."""
+_EXTERNAL_FONT_LINK = re.compile(r"<link\b[^>]*\bhref=\"https?://fonts\.[^>]*>")
+_BUNDLED_FONT = """<style>
       @font-face { font-family: "Roboto Mono"; font-weight: 100 700;
         src: url("/static/fonts/RobotoMono-VariableFont_wght.ttf"); }
     </style>"""
@@ -35,12 +35,12 @@ def serve(arguments: Sequence[str], host: str, port: int) -> int:
     """Serves `trntop ARGUMENTS` until stopped.
 
     Args:
-        arguments: as on the command line; the started ones draw for the browser because of the
-            environment that textual-serve gives them.
-        host: the interface.
+        arguments: command-line arguments. The started processes draw for the browser because of
+            the environment that textual-serve sets.
+        host: the address of the interface.
         port: the port.
     """
-    # Each page runs this package, not one in the current directory.
+    # Each page runs this package, not a `trntop` in the current directory.
     root = str(Path(trntop.__file__).parents[1])
     os.environ["PYTHONPATH"] = os.pathsep.join(
         part for part in (root, os.environ.get("PYTHONPATH", "")) if part
@@ -48,7 +48,7 @@ def serve(arguments: Sequence[str], host: str, port: int) -> int:
     command = shlex.join([sys.executable, "-P", "-m", "trntop", *arguments])
     if not _is_local(host):
         print(
-            f"trntop: warning: not encrypted: who reads the traffic to {host} has the token",
+            f"trntop: warning: not encrypted: anyone who reads the traffic to {host} has the token",
             file=sys.stderr,
         )
     Pages(command, host, port).serve()
@@ -63,7 +63,7 @@ def _is_local(host: str) -> bool:
 
 
 class Pages(Server):
-    """textual-serve's server, restricted to its own pages."""
+    """The server of textual-serve, restricted to pages that it has served."""
 
     def __init__(self, command: str, host: str, port: int) -> None:
         super().__init__(command, host=host, port=port, title="trntop")
@@ -74,13 +74,13 @@ class Pages(Server):
         self._cookie = f"trntop-{port}"
 
     def serve(self, debug: bool = False) -> None:
-        """Announces the address once the port is bound; textual-serve does before."""
-        web.run_app(self._make_app(), host=self.host, port=self.port, print=self._announce)
+        """Prints the address once the port is bound; textual-serve prints it before."""
+        web.run_app(self._make_app(), host=self.host, port=self.port, print=self._print_address)
 
     async def on_startup(self, app: web.Application) -> None:
-        """Without the banner of textual-serve."""
+        """Omits the banner of textual-serve."""
 
-    def _announce(self, _: str) -> None:
+    def _print_address(self, _: str) -> None:
         address = f"{self.public_url}/?token={self._token}"
         print(f"trntop: dashboard on {address}", file=sys.stderr, flush=True)
 
@@ -90,20 +90,20 @@ class Pages(Server):
             found = web.HTTPSeeOther("/")  # without the token, which would stay in the history
             found.set_cookie(self._cookie, self._token, httponly=True, samesite="Strict")
             raise found
-        self._refuse_strangers(request)
+        self._check_access(request)
         self.public_url = f"http://{request.host}"
         response: web.Response = await super().handle_index(request)  # type: ignore[assignment]
-        response.text = _FOREIGN_LINK.sub(_OWN_FONT, response.text or "")
+        response.text = _EXTERNAL_FONT_LINK.sub(_BUNDLED_FONT, response.text or "")
         return response
 
     async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
         """The dashboard of one page."""
-        self._refuse_strangers(request)
-        # Browsers do not keep other sites from opening web sockets: servers have to.
+        self._check_access(request)
+        # Browsers do not prevent other sites from opening web sockets; servers have to.
         if urlsplit(request.headers.get("Origin", "")).netloc != request.host:
             raise web.HTTPForbidden(text="not a page of trntop\n")
         if self._open >= MAX_PAGES:
-            raise web.HTTPServiceUnavailable(text=f"{MAX_PAGES} dashboards are open already\n")
+            raise web.HTTPServiceUnavailable(text=f"{MAX_PAGES} dashboards are already open\n")
         self._open += 1
         try:
             return await super().handle_websocket(request)
@@ -113,8 +113,8 @@ class Pages(Server):
     def _is_token(self, text: str) -> bool:
         return hmac.compare_digest(text.encode(), self._token.encode())
 
-    def _refuse_strangers(self, request: web.Request) -> None:
-        """Rejects requests without the cookie, and names that others resolve to this machine."""
+    def _check_access(self, request: web.Request) -> None:
+        """Rejects requests without the cookie, and host names chosen by others."""
         if not self._is_token(request.cookies.get(self._cookie, "")):
             raise web.HTTPForbidden(text="open the address that trntop printed: it has a token\n")
         if self._local and urlsplit(f"//{request.host}").hostname not in self._names:

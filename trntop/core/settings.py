@@ -1,9 +1,9 @@
 """Settings, in order of precedence: defaults < TOML file < environment < options.
 
-Each setting is declared once, below, with its default, its bounds and its meaning; the
-messages and `docs/settings.md` (`tools/settings_page.py`) follow from that. The file is the one
-named, else `$TRNTOP_CONFIG`, else `trntop/config.toml` in `$XDG_CONFIG_HOME` (`~/.config`) if it
-exists. An environment variable is named after the section and the setting:
+Each setting is declared once, below, with its default, its bounds and its meaning; error messages
+and `docs/settings.md` (`tools/settings_page.py`) are derived from that. The file is the given one,
+else `$TRNTOP_CONFIG`, else `trntop/config.toml` in `$XDG_CONFIG_HOME` (`~/.config`) if it exists.
+An environment variable is named after the section and the setting:
 `TRNTOP_ANALYSIS__COMM_SHARE=0.3`. Options use dotted keys. Custom rules can only be in the file.
 """
 
@@ -27,7 +27,7 @@ from trntop.core.suggest import unknown
 MAX_FILE_BYTES = 1 << 20
 """Size limit of the settings file."""
 MAX_KEY_PARTS = 32
-"""Parts of a dotted key; settings have two. tomllib needs their square in time and memory."""
+"""Parts of a dotted key; settings have two. tomllib needs time and memory quadratic in them."""
 _DEEP_KEY = re.compile(
     r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+)"""
     rf"{{{MAX_KEY_PARTS}}}"
@@ -103,8 +103,8 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Thresholds of the detection rules."""
 
     comm_ratio: Literal["comm_share", "exposed_share", "comm_compute"] = "comm_share"
-    """The ratio with the limit `comm_share`: communication as a share of step time, that part of it
-    that no compute covers, or communication time over compute time.
+    """The ratio with the limit `comm_share`: communication as a share of step time, the part of it
+    that does not overlap with compute, or communication time over compute time.
     """
     comm_share: Share = 0.25
     """Communication above which a job is communication-bound, in the ratio `comm_ratio`."""
@@ -113,7 +113,7 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     communication-bound too; 1 disables it.
     """
     exposed_comm_share: Share = 0.25
-    """Communication not covered by compute, as a share of step time, above which the
+    """Communication that does not overlap with compute, as a share of step time, above which the
     incident is critical.
     """
     window: Annotated[float, Meta(ge=1, le=3600)] = 20.0
@@ -125,7 +125,7 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     straggler: Share = 0.07
     """A node, rank or core is a straggler if it is slower than its peers by this share."""
     slowdown: Share = 0.2
-    """A job is slower than its past if its steps take longer by this share."""
+    """A job has slowed down if its steps take longer than before by this share."""
     hang: Annotated[float, Meta(ge=1, le=86400)] = 15.0
     """Seconds without a step, beyond the usual step time, after which a job hangs at the latest if
     its cores are busy.
@@ -357,7 +357,7 @@ def load(
         reserved: names that custom rules cannot have, those of the built-in rules.
 
     Raises:
-        SettingsError: with the location and what is expected there.
+        SettingsError: a setting is not valid; the message has its location and what is expected.
     """
     values: dict[str, Any] = {}
     rules: tuple[CustomRule, ...] = ()
@@ -484,7 +484,7 @@ def variable_of(key: str) -> str:
 
 
 def _convert(key: str, value: Any, where: str, *, strict: bool) -> Any:
-    """`value` as the type of the setting `key`; not strict reads strings (lists by commas)."""
+    """`value` as the type of the setting `key`; if not strict, from a string (lists: commas)."""
     if key not in TYPES:
         # In a known section, only the last part is compared: all its settings share the first.
         section = [name for name in TYPES if name.startswith(f"{key.partition('.')[0]}.")]
@@ -519,7 +519,7 @@ class _Lines:
 
     def at(self, key: str) -> str:
         """The file and, if found, the line that sets `key`."""
-        # An inline table is found by its section, a dotted key below `key`.
+        # A key in an inline table is found by its section, a dotted key by its prefix.
         below = (number for name, number in self._numbers.items() if name.startswith(f"{key}."))
         line = self._numbers.get(key) or next(below, None)
         while not line and key:
@@ -574,8 +574,8 @@ def expected(kind: Any) -> str:
                 if low is not None
                 else noun
             )
-        case types.VarTupleType(item_type=types.Metadata(extra_json_schema={"description": each})):
-            return f"a list, each {each}"
+        case types.VarTupleType(item_type=types.Metadata(extra_json_schema={"description": item})):
+            return f"a list, each {item}"
         case types.VarTupleType():
             return "a list of names"
         case _:

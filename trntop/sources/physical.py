@@ -1,7 +1,7 @@
-"""Physical cores, as the Neuron driver's sysfs tree numbers them: per device.
+"""Physical cores, which the Neuron driver's sysfs tree numbers per device.
 
-Flat indices count the cores of all devices; every device has as many places as the one with
-the highest core, so that a core that is switched off moves no other.
+Flat indices number the cores of all devices. Every device gets as many indices as the one with the
+highest core number, so that a core that is switched off does not shift the others.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,23 +22,23 @@ _NAMED = list(enumerate(_NAMES))
 
 
 def indices(names: Iterable[str]) -> list[tuple[int, str]]:
-    """Those of `names` that are indices, with their numbers, in order."""
+    """The `names` that are indices, each after its number, in order."""
     names = list(names)
     if names == _NAMES[: len(names)]:
         return _NAMED[: len(names)]
     return sorted((_INDICES[name], name) for name in names if name in _INDICES)
 
 
-def number_cores(sample: Sample, places: Sequence[tuple[int, int]]) -> None:
-    """Gives `sample` the keys of the cores at `places` (device, core), and the device of each."""
-    keys, devices = _numbered(tuple(places))
+def number_cores(sample: Sample, cores: Sequence[tuple[int, int]]) -> None:
+    """Sets the keys of `cores`, pairs of device and core, and the device of each in `sample`."""
+    keys, devices = _numbered(tuple(cores))
     sample.keys[Entity.PHYSICAL_CORE] = keys
     sample.facts["physical_device"] = devices
 
 
 @lru_cache(maxsize=64)
-def _numbered(places: tuple[tuple[int, int], ...]) -> tuple[tuple[int, ...], npt.NDArray[np.int64]]:
-    """Flat indices and devices of cores; the same for all nodes of a kind."""
-    per_device = 1 + max((core for _, core in places), default=0)
-    keys = tuple([device * per_device + core for device, core in places])
-    return keys, np.array([device for device, _ in places], np.int64)
+def _numbered(cores: tuple[tuple[int, int], ...]) -> tuple[tuple[int, ...], npt.NDArray[np.int64]]:
+    """Flat indices and devices of cores; cached, because many nodes have the same cores."""
+    per_device = 1 + max((core for _, core in cores), default=0)
+    keys = tuple([device * per_device + core for device, core in cores])
+    return keys, np.array([device for device, _ in cores], np.int64)

@@ -16,11 +16,11 @@ from .context import RenderContext
 from .fleet import ORDER, is_missed
 from .line import Part, fit, flow, length, line, wrap
 
-Silent = list[tuple[str, SourceState]]
+NodeSources = list[tuple[str, SourceState]]
 
 
 def draw(view_model: ViewModel, width: int, context: RenderContext) -> list[Strip]:
-    """The worst incident with what it costs: one line, or two if needed."""
+    """The worst incident and its cost: one line, or two if needed."""
     palette = context.palette
     if view_model.mode is Mode.FAILED:
         text = f"collection stopped: {view_model.failure}"
@@ -31,7 +31,7 @@ def draw(view_model: ViewModel, width: int, context: RenderContext) -> list[Stri
     sign, style = glyphs.SEVERITIES[first.severity], palette.severity(first.severity)
     word = f" {first.severity.value.upper()}" if width >= 100 else ""
     text_style = palette.strong if first.severity is Severity.CRITICAL else palette.text
-    if first.id in view_model.acknowledged:  # and so all of them are
+    if first.id in view_model.acknowledged:  # acknowledged ones are last, so all of them are
         word, style, text_style = " acked", palette.muted, palette.muted
     since = units.clock(first.opened_at, utc=view_model.utc)
     duration = f" ({units.age(incidents.seconds_open(first, view_model.view.time))})"
@@ -47,10 +47,10 @@ def draw(view_model: ViewModel, width: int, context: RenderContext) -> list[Stri
 
 def _no_incidents(view_model: ViewModel, width: int, context: RenderContext) -> list[Strip]:
     palette, nodes = context.palette, view_model.cluster.nodes
-    missed, lacking = _silent(view_model)
+    missed, lacking = _down_sources(view_model)
     groups: list[tuple[int, list[Part]]] = []
-    if doubt := prometheus.doubt(view_model):
-        groups = [(90, [(f" {glyphs.SEVERITIES[Severity.WARNING]} {doubt}", palette.warning)])]
+    if warning := prometheus.warning(view_model):
+        groups = [(90, [(f" {glyphs.SEVERITIES[Severity.WARNING]} {warning}", palette.warning)])]
     elif view_model.loaded is not None:
         groups = [(90, [(" loading recent history", palette.muted)])]
     elif view_model.mode is Mode.WAITING or view_model.starting == len(nodes):
@@ -97,7 +97,7 @@ def _no_incidents(view_model: ViewModel, width: int, context: RenderContext) -> 
 
 
 def _judges(view_model: ViewModel, context: RenderContext) -> list[tuple[int, list[Part]]]:
-    """Who judges, if it is not this dashboard alone."""
+    """What evaluates the rules, if it is not this dashboard alone."""
     palette, cluster = context.palette, view_model.cluster
     groups: list[tuple[int, list[Part]]] = []
     for judge in cluster.judges:
@@ -113,13 +113,13 @@ def _judges(view_model: ViewModel, context: RenderContext) -> list[tuple[int, li
 
 
 @lru_cache(maxsize=1)
-def _silent(view_model: ViewModel) -> tuple[Silent, Silent]:
+def _down_sources(view_model: ViewModel) -> tuple[NodeSources, NodeSources]:
     """Missed sources, worst first, and optional sources that never had data."""
-    missed: Silent = []
-    lacking: Silent = []
+    missed: NodeSources = []
+    lacking: NodeSources = []
     for node in view_model.cluster.nodes.values():
         for source in node.frame.sources:
-            if source.state is State.FRESH:  # of many nodes there are thousands
+            if source.state is State.FRESH:  # the common case: a large cluster has thousands
                 continue
             if is_missed(source):
                 missed.append((node.name, source))
@@ -128,7 +128,7 @@ def _silent(view_model: ViewModel) -> tuple[Silent, Silent]:
     return sorted(missed, key=lambda found: ORDER.index(found[1].state)), lacking
 
 
-def _missed_sources(missed: Silent, width: int, context: RenderContext) -> list[Strip]:
+def _missed_sources(missed: NodeSources, width: int, context: RenderContext) -> list[Strip]:
     """The first missed source: without its data, no incident does not mean healthy."""
     palette, (name, source), others = context.palette, missed[0], len(missed) - 1
     more = f"  +{others} more source{'s' * (others > 1)} " if others else ""

@@ -49,7 +49,7 @@ def groups(view_model: ViewModel, context: RenderContext) -> list[tuple[int, lis
     return found
 
 
-def doubt(view_model: ViewModel) -> str:
+def warning(view_model: ViewModel) -> str:
     """Why the absence of incidents does not mean healthy; empty if it does."""
     whole = view_model.cluster.whole
     if whole is None:

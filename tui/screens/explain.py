@@ -1,4 +1,4 @@
-"""The values of a screen explained: formula, inputs, sources and rules."""
+"""Explains the values of a screen: formula, inputs, sources and rules."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -26,7 +26,7 @@ from .base import BaseScreen, Modal
 
 
 class ExplainScreen(BaseScreen, Modal):
-    """Over the screen with the values.
+    """A dialog over the screen with the values.
 
     Args:
         names: the quantities.

@@ -69,7 +69,7 @@ class FilterLine(Drawn):
         """Whether the user tried to apply an invalid filter."""
 
     def redraw(self) -> None:
-        """An empty line is not laid out again on each tick."""
+        """Skips an empty line, so that it causes no layout on each tick."""
         if self.typed is not None or self.selection.narrow or self.size.height:
             super().redraw()
 
@@ -93,7 +93,7 @@ class FilterLine(Drawn):
 
 
 class FilterBar(Vertical):
-    """Both lines; the input line exists only while it is open."""
+    """The input line, which exists only while it is open, and the line with the active filter."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         key("escape", "cancel", "Cancel", "Discard the changes"),
@@ -172,14 +172,14 @@ class FilterBar(Vertical):
         except FilterError as error:
             line.error = error
         else:
-            # A partial name matches no node: the rows stay.
+            # While a name is incomplete it matches no node; the rows remain.
             if self.view_model is not None and line.selection.count(self.view_model):
                 self.post_message(self.Changed(line.selection.filter))
         line.redraw()
 
     def _selection(self, text: str) -> Selection:
-        made = Filter(text) if text.strip() else None
-        return Selection(made, faults=self.selection.faults)
+        parsed = Filter(text) if text.strip() else None
+        return Selection(parsed, faults=self.selection.faults)
 
     @on(Input.Submitted)
     async def _apply(self, event: Input.Submitted) -> None:

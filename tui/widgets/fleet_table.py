@@ -38,10 +38,10 @@ class FleetTable(RowTable[NodeView]):
         return self._columns
 
     @property
-    def nothing(self) -> str:
+    def empty_text(self) -> str:
         if self.view_model is None or not self.view_model.cluster.nodes:
             return ""
-        return self.selection.nothing
+        return self.selection.empty_text
 
     def find_rows(self) -> Sequence[NodeView]:
         assert self.view_model is not None

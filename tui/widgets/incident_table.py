@@ -12,17 +12,17 @@ from ..render import incidents, table
 from .row_table import RowTable
 
 FILTERS = ("all", "open", "closed", "kind")
-"""Which incidents are listed; `kind`: those of one kind."""
+"""Filters of the list; `kind` shows the incidents of one kind."""
 
 
 class IncidentTable(RowTable[Incident]):
-    """Incidents, open ones first; those after the shown time are last."""
+    """Incidents, open ones first; those that open after the shown time are last."""
 
     listed: reactive[str] = reactive("all", repaint=False)
     kind = ""
-    """The kind that is listed alone."""
-    _announced: str | None = None
-    """The last row under the cursor."""
+    """The only kind that is listed, with the filter `kind`."""
+    _posted: str | None = None
+    """The row under the cursor in the last `Moved` message."""
 
     def key(self, row: Incident) -> str:
         return row.id
@@ -37,19 +37,19 @@ class IncidentTable(RowTable[Incident]):
         return [incidents.row_of(row, self.view_model) for row in rows if self.view_model]
 
     @property
-    def nothing(self) -> str:
+    def empty_text(self) -> str:
         hidden = bool(self.view_model and self.view_model.all_incidents)
         return "no incident of the matching nodes" if hidden and self.selection.narrow else ""
 
     def find_rows(self) -> Sequence[Incident]:
         assert self.view_model is not None
-        every = self.view_model.all_incidents
-        found = [incident for incident in every if self._is_listed(incident)]
+        total = self.view_model.all_incidents
+        found = [incident for incident in total if self._is_listed(incident)]
         which = {"all": "open first", "kind": kind_name(self.kind)}.get(
             self.listed, f"{self.listed} only"
         )
         narrow = self.listed != "all" or self.selection.narrow
-        count = f" · {len(found)} of {len(every)}" if narrow else ""
+        count = f" · {len(found)} of {len(total)}" if narrow else ""
         view = self.view_model.view
         rules = view.coverage.rules
         judging = sum(rule.judges(view.time) for rule in rules)
@@ -59,14 +59,14 @@ class IncidentTable(RowTable[Incident]):
 
     def update(self) -> None:
         super().update()
-        # The first row may be another one now, without a move of the cursor.
+        # The first row may have changed without a move of the cursor.
         current = None if self.current is None else self.current.id
-        if current != self._announced:
-            self._announced = current
+        if current != self._posted:
+            self._posted = current
             self.post_message(self.Moved(self, current))
 
     def next_filter(self) -> None:
-        """All, the open ones, the closed ones, those of the kind under the cursor."""
+        """Cycles through all, open and closed incidents and those of the kind under the cursor."""
         choice = FILTERS[(FILTERS.index(self.listed) + 1) % len(FILTERS)]
         self.kind = ""
         if choice == "kind":
@@ -84,7 +84,7 @@ class IncidentTable(RowTable[Incident]):
         return self.listed == "all" or incident.open == (self.listed == "open")
 
     def _is_selected(self, incident: Incident) -> bool:
-        """Whether it is of a selected node, of a job on one, or of the whole cluster."""
+        """Whether it belongs to a selected node, to a job on one, or to the whole cluster."""
         assert self.view_model is not None
         names = self.selection.names(self.view_model)
         if incident.node is not None:

@@ -29,9 +29,9 @@ class RankTable(RowTable[int]):
         return many if self.per_node is None else self.per_node
 
     @property
-    def nothing(self) -> str:
+    def empty_text(self) -> str:
         if self.selection.narrow and self._ranks is not None and len(self._ranks):
-            return self.selection.nothing
+            return self.selection.empty_text
         if self.view_model is not None and self.view_model.cluster.whole is not None:
             return "single ranks are unknown: Prometheus has the means of each node"
         return "single ranks are unknown: the history of this many nodes has means only"

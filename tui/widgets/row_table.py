@@ -94,9 +94,9 @@ class RowTable(Drawn, ScrollView, Generic[Row], can_focus=True, inherit_bindings
         return ""
 
     @property
-    def nothing(self) -> str:
+    def empty_text(self) -> str:
         """Text instead of rows."""
-        return self.selection.nothing if self.selection.narrow else ""
+        return self.selection.empty_text if self.selection.narrow else ""
 
     def header_clicked(self, column: str) -> None:
         """The title of a column was clicked."""
@@ -148,8 +148,8 @@ class RowTable(Drawn, ScrollView, Generic[Row], can_focus=True, inherit_bindings
         columns = self.layout_at(width)
         context, first, position = self.context, self.scroll_offset.y, self.position
         lines = [table.header(columns, width, context, self.sorted_by, self.reverse)]
-        if not self.rows and self.nothing:
-            lines.append(line([(f"  {self.nothing}", context.palette.muted)], width))
+        if not self.rows and self.empty_text:
+            lines.append(line([(f"  {self.empty_text}", context.palette.muted)], width))
         visible = self.prepare(self.rows[first : first + height - 1])
         for index, row in enumerate(visible, first):
             lines.append(
@@ -166,7 +166,7 @@ class RowTable(Drawn, ScrollView, Generic[Row], can_focus=True, inherit_bindings
         return lines
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        return (len(self.rows) or bool(self.nothing)) + 1
+        return (len(self.rows) or bool(self.empty_text)) + 1
 
     def watch_cursor(self) -> None:
         visible = max(1, self.size.height - 1)

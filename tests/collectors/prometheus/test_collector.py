@@ -83,7 +83,7 @@ class Watched:
 async def watching(server: FakePrometheus, query: str = "", **fleet: str) -> AsyncIterator[Watched]:
     """The monitor of a server that is asked twenty times a second."""
     address = parse(f"prometheus+{server.url}{query}")
-    collector = PrometheusCollector(address, Fleet(**fleet), least=0.05)  # type: ignore[arg-type]
+    collector = PrometheusCollector(address, Fleet(**fleet), min_refresh=0.05)  # type: ignore[arg-type]
     watched = Watched(collector)
     task = asyncio.create_task(collector.run(watched))
     try:
@@ -220,7 +220,7 @@ def test_a_failure_keeps_what_was_there_and_says_why() -> None:
         cluster.other["trn_node_devices"] = Answer(429, b"", {"Retry-After": "1"})
         view = await watched.until(lambda view: view.cluster.whole and view.cluster.whole.problem)
         assert view.cluster.whole is not None
-        assert view.cluster.whole.problem == "429: too many queries (again in 1 s)"
+        assert view.cluster.whole.problem == "429: too many queries (retry in 1 s)"
         assert view.cluster.nodes["trn-001"].frame.value(UTILIZATION) is not None
         cluster.other.clear()
         await watched.until(lambda view: view.cluster.whole and not view.cluster.whole.problem)
@@ -300,7 +300,7 @@ def test_header_sums_leave_out_nodes_that_are_not_heard() -> None:
 def test_a_server_that_gets_other_metrics_or_another_pace_is_not_asked_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("trntop.collectors.prometheus.collector.PROBE_EVERY", 0.0)
+    monkeypatch.setattr("trntop.collectors.prometheus.collector.PROBE_INTERVAL", 0.0)
     cluster = Cluster(["trn-001"])
     cluster.age = 0.0
 

@@ -20,17 +20,17 @@ class Straggler:
     inputs = Ranks.inputs | Nodes.inputs | Devices.inputs | Cores.inputs
 
     def __init__(self, settings: Settings, period: float) -> None:
-        self._least = settings.straggler
+        self._limit = settings.straggler
         self.reset()
 
     def reset(self) -> None:
-        self._ranks = Ranks(self._least)
-        self._nodes = Nodes(self._least)
-        self._devices = Devices(self._least)
+        self._ranks = Ranks(self._limit)
+        self._nodes = Nodes(self._limit)
+        self._devices = Devices(self._limit)
         self._cores = Cores()
 
     def signal(self, tick: Tick) -> Signal:
-        """By how many limits the worst of a node is off its peers; NaN while its job pauses."""
+        """The largest deviation of a node from its peers, in limits; NaN while its job pauses."""
         self._ranks.update(tick)
         self._nodes.update(tick, self._ranks.reporting)
         self._devices.update(tick)
@@ -40,16 +40,16 @@ class Straggler:
         return Signal(tick.nodes, values, 1.0, 1.0)
 
     def verdict(self, key: Hashable, tick: Tick) -> Verdict:
-        """Names the node, and the part of it if it is one.
+        """Names the node, and its slow part if there is one.
 
-        Ranks show the cost of slowness, devices and cores the part of the node.
+        Ranks show the cost; devices and cores show the part of the node.
         """
         node = str(key)
-        place = tick.nodes.place[node]
-        found = [signal for signal in self._signals() if signal.worst[place] > 1.0]
-        verdicts = [signal.verdict(node, place, tick) for signal in found]
+        index = tick.nodes.place[node]
+        found = [signal for signal in self._signals() if signal.worst[index] > 1.0]
+        verdicts = [signal.verdict(node, index, tick) for signal in found]
         if not verdicts:
-            return self._ranks.verdict(node, place, tick)
+            return self._ranks.verdict(node, index, tick)
         first = verdicts[0]
         part = next((verdict for verdict in verdicts if verdict.component is not None), first)
         if part is first:
