@@ -21,6 +21,7 @@ docs:           ## regenerate the pages that follow from the code
 	$(BIN)/python -m tools.reference
 	$(BIN)/python -m tools.dashboards
 	$(BIN)/python -m tools.rule_tests
+	$(BIN)/python -m tools.reliability
 
 bench:          ## every budget beside its figure
 	$(BIN)/python -m benchmarks

@@ -33,18 +33,30 @@ class Compiler:
     """Program and subcommand."""
 
 
-def processes() -> tuple[int, list[Compiler]]:
-    """The number of processes, and the compilers among them.
+def processes(
+    seconds: float, clock: Callable[[], float] = time.monotonic
+) -> tuple[int, list[Compiler], bool]:
+    """The number of processes, the compilers among them, and whether some were not checked within
+    `seconds`.
 
     A compiler starts copies of itself; only the topmost counts.
+
+    Args:
+        seconds: budget.
+        clock: monotonic seconds.
 
     Raises:
         OSError: procfs cannot be read.
     """
+    deadline = clock() + seconds
     proc = psutil.PROCFS_PATH
     pids = psutil.pids()
     commands: dict[int, str] = {}
+    partial = False
     for pid in pids:
+        if clock() > deadline:
+            partial = True
+            break
         try:
             # psutil's cmdline() takes four times as long.
             line = read(f"{proc}/{pid}/cmdline")
@@ -53,14 +65,14 @@ def processes() -> tuple[int, list[Compiler]]:
         if b"neuron" in line and (command := title(os.fsdecode(line).split("\0"))):
             commands[pid] = command
     compilers = []
-    for pid, command in commands.items():
+    for pid, command in islice(commands.items(), MAX_COMPILERS):
         try:
             process = psutil.Process(pid)
             if not any(parent.pid in commands for parent in process.parents()):
                 compilers.append(Compiler(pid, process.create_time(), command))
         except psutil.Error:  # it has just ended
             continue
-    return len(pids), compilers[:MAX_COMPILERS]
+    return len(pids), compilers[:MAX_COMPILERS], partial
 
 
 def title(arguments: Sequence[str]) -> str:

@@ -21,7 +21,7 @@ from .sysfs import Files, LocalFiles, first_line, line_of, reason, text
 PERIOD = 10.0
 """Seconds between reads, by default."""
 BUDGET = 0.2
-"""Seconds for the compile cache."""
+"""Seconds for the compile cache, and for the processes."""
 
 DMI = ("sys_vendor", "product_name", "board_asset_tag")
 
@@ -171,9 +171,9 @@ class HostReader(KernelReader):
         }
 
     def _processes(self) -> dict[str, Any]:
-        count, compilers = processes()
+        count, compilers, partial = processes(BUDGET)
         return {
-            "processes": {"count": count, "partial": False},
+            "processes": {"count": count, "partial": partial},
             "compilers": [asdict(compiler) for compiler in compilers],
         }
 

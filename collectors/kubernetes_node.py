@@ -76,7 +76,7 @@ class NodeLabels:
         if self.url.startswith("https:"):
             context = ssl.create_default_context(cafile=str(self.account / "ca.crt"))
             handlers.append(urllib.request.HTTPSHandler(context=context))
-        request = urllib.request.Request(
+        request = urllib.request.Request(  # noqa: S310 (the API server of the pod)
             f"{self.url}/api/v1/nodes/{urllib.parse.quote(self.node, safe='')}",
             headers={"Authorization": f"Bearer {token}", "Accept": "application/json"},
         )

@@ -180,7 +180,7 @@ def test_no_driver_is_explained(pane: Pane) -> None:
     pane.gone()
 
 
-def test_a_missing_binary_is_explained(pane: Pane) -> None:
+def test_fault_01_a_missing_binary_is_explained(pane: Pane) -> None:
     pane.start("--set", "collect.neuron_monitor=no-such-neuron-monitor")
     pane.until("no-such-neuron-monitor")
     pane.press("q")

@@ -209,7 +209,7 @@ def test_counters_that_were_reset(machine: Machine) -> None:
     assert machine.node()["efa"][0]["efa_tx_bytes_per_second"] == 1e9
 
 
-def test_a_device_that_is_lost(machine: Machine) -> None:
+def test_fault_14_a_device_that_is_lost(machine: Machine) -> None:
     machine.read()
     sysfs_tree.fail_device(machine.root, 1)
     machine.read()

@@ -122,7 +122,7 @@ def read_file(path: Path, most: int = MAX_BYTES) -> bytes:
 def _parse(path: Path) -> Any:
     try:
         # All scalars are strings: no user is named False.
-        return yaml.load(read_file(path, MAX_YAML), yaml.BaseLoader)
+        return yaml.load(read_file(path, MAX_YAML), yaml.BaseLoader)  # noqa: S506 (a loader of strings only)
     except yaml.MarkedYAMLError as error:
         line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
         reason = clean(error.problem or error.context or "damaged")

@@ -42,7 +42,7 @@ def test_the_limit_itself_is_not_above_and_the_clear_level_is_below() -> None:
     assert run(hold, [0.9], start=6) == [Change("a", False, 6.0)]
 
 
-def test_absent_values_neither_open_nor_close() -> None:
+def test_fault_58_absent_values_neither_open_nor_close() -> None:
     hold = Debouncer(hold=3, clear_hold=2)
     assert run(hold, [2, NAN, NAN, NAN]) == []
     assert run(hold, [2], start=4) == [Change("a", True, 0.0)]
@@ -62,7 +62,7 @@ def test_a_hold_longer_than_any_gap_outlives_gaps() -> None:
     assert run(hold, values) == [Change("a", True, 0.0)]
 
 
-def test_flapping_changes_at_most_once_a_hold() -> None:
+def test_fault_56_flapping_changes_at_most_once_a_hold() -> None:
     hold = Debouncer(hold=5, clear_hold=5)
     changes = run(hold, [2, 0] * 100)
     assert changes == []

@@ -46,7 +46,7 @@ def undisturbed() -> View:
 
 
 @pytest.mark.parametrize("seconds", [HOUR, -60.0])
-def test_a_clock_that_is_set_changes_no_incident(seconds: float) -> None:
+def test_fault_21_a_clock_that_is_set_changes_no_incident(seconds: float) -> None:
     plain = one_falls_silent()
     leapt = [moved(one, seconds) if one.node == "b" and one.time >= 1050 else one for one in plain]
     (expected,), (incident,) = undisturbed().incidents, views(leapt)[-1].incidents
@@ -66,7 +66,7 @@ def test_no_reading_is_ever_of_the_future(who: str, seconds: float) -> None:
             assert not node.frame.last_seen > view.time
 
 
-def test_live_time_is_that_of_the_steady_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fault_21_live_time_is_that_of_the_steady_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = SteadyClock()
     before = clock.now()
     now = time.time()
@@ -93,7 +93,7 @@ def waiting_for_more(damage: float | None = None) -> View:
 
 
 @pytest.mark.parametrize("number", DAMAGED)
-def test_damaged_step_times_spoil_no_window(number: float) -> None:
+def test_fault_33_damaged_step_times_spoil_no_window(number: float) -> None:
     plain, damaged = waiting_for_more(), waiting_for_more(number)
     assert found(damaged) == found(plain)
     for one, other in zip(plain.incidents, damaged.incidents, strict=True):

@@ -236,7 +236,7 @@ def test_all_nodes_of_a_job_are_one_incident() -> None:
     assert incident.summary.startswith("all 4 nodes of a: EFA devices degraded")
 
 
-def test_two_hundred_nodes_in_one_tick() -> None:
+def test_fault_57_two_hundred_nodes_in_one_tick() -> None:
     story = Story({"a": 200, None: 200})
     findings = [
         story.found("efa_degraded", f"n{node:03d}", component="efa:x", since=10)

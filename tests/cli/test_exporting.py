@@ -79,7 +79,7 @@ class TestListening:
                 with client_of(url) as client:
                     assert client.get("/-/healthy").status_code == 200
 
-    def test_a_taken_port(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_fault_41_a_taken_port(self, capsys: pytest.CaptureFixture[str]) -> None:
         with bind("127.0.0.1", 0) as taken:
             port = taken.getsockname()[1]
             assert main(["export", SIM, "--port", str(port)]) == 2
@@ -137,7 +137,7 @@ class TestPages:
             assert int(dropped.rpartition(" ")[2]) > 50
             assert sum(line[:1] not in ("#", "") for line in page.splitlines()) <= 21
 
-    def test_while_the_source_is_silent_and_once_it_has_ended(self) -> None:
+    def test_fault_42_while_the_source_is_silent_and_once_it_has_ended(self) -> None:
         """A source that says nothing: the pages are there, ready it is not."""
         with exporting("-", "--port", "0") as (url,), client_of(url) as client:
             assert client.get("/-/healthy").status_code == client.get("/health").status_code == 200

@@ -1,3 +1,4 @@
+import itertools
 import os
 import subprocess
 import sys
@@ -66,19 +67,29 @@ def test_helpers_and_copies_of_a_compiler_do_not_count(proc: Proc) -> None:
     proc.has(62, "sh", "-c", "hlo2penguin", parent=60, since=250)
     proc.has(63, *COMPILE, parent=62, since=250)
     proc.has(70, *COMPILE, parent=1, since=300)
-    count, compilers = processes()
-    assert count == 8
+    count, compilers, partial = processes(5.0)
+    assert (count, partial) == (8, False)
     assert [(one.pid, one.command) for one in compilers] == [
         (60, "neuronx-cc compile"), (70, "neuronx-cc compile"),
     ]  # fmt: skip
     assert compilers[1].since - compilers[0].since == 100
 
 
+def test_fault_20_a_fork_storm_is_read_for_a_while_only(proc: Proc) -> None:
+    """The clock goes on by 10 ms per process: of 500, those of a budget of 1 s are read."""
+    for pid in range(2, 502):
+        proc.has(pid, *(COMPILE if pid == 501 else ["worker"]))
+    reads = itertools.count()
+    assert processes(1.0, lambda: 0.01 * next(reads)) == (500, [], True)
+    count, compilers, partial = processes(10.0, lambda: 0.01 * next(reads))
+    assert (count, len(compilers), partial) == (500, 1, False)
+
+
 def test_processes_that_end_meanwhile_are_no_matter(proc: Proc) -> None:
     proc.has(60, *COMPILE)
     (proc.path / "60/stat").unlink()
     (proc.path / "61").mkdir()
-    assert processes() == (2, [])
+    assert processes(5.0) == (2, [], False)
 
 
 def test_a_running_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,7 +101,7 @@ def test_a_running_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     try:
 
         def found() -> list[compiler.Compiler]:
-            _, compilers = processes()
+            _, compilers, _ = processes(5.0)
             return [one for one in compilers if one.pid == child.pid]
 
         wait_until(found)

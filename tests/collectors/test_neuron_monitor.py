@@ -88,7 +88,7 @@ async def test_reports_arrive(fake: Fake, sink: Notebook) -> None:
 
 
 @pytest.mark.parametrize("fault", ["crlf", "bom", "big", "partial"])
-async def test_odd_output_is_read(fake: Fake, sink: Notebook, fault: str) -> None:
+async def test_fault_08_odd_output_is_read(fake: Fake, sink: Notebook, fault: str) -> None:
     fake.does(fault)
     async with running(collector(), sink):
         await sink.until(lambda: len(sink.readings) >= 2)
@@ -97,7 +97,7 @@ async def test_odd_output_is_read(fake: Fake, sink: Notebook, fault: str) -> Non
     assert (sink.counts["skipped"] > 0) == (fault == "partial")
 
 
-async def test_of_a_burst_the_newest_is_passed_on(fake: Fake, sink: Notebook) -> None:
+async def test_fault_07_of_a_burst_the_newest_is_passed_on(fake: Fake, sink: Notebook) -> None:
     fake.does("burst:100")
     async with running(collector(period=1.0), sink):
         await sink.until(lambda: sink.statuses and sink.counts["reports"] == 100)
@@ -105,7 +105,9 @@ async def test_of_a_burst_the_newest_is_passed_on(fake: Fake, sink: Notebook) ->
     assert sink.counts["dropped"] == 100 - len(sink.readings)
 
 
-async def test_exit_is_explained_and_followed_by_a_restart(fake: Fake, sink: Notebook) -> None:
+async def test_fault_02_exit_is_explained_and_followed_by_a_restart(
+    fake: Fake, sink: Notebook
+) -> None:
     fake.does("exit-after:2:3")
     async with running(collector(), sink):
         await sink.until(lambda: sink.statuses and sink.counts["starts"] >= 3)
@@ -125,7 +127,7 @@ async def test_exit_without_error_is_an_end_too(fake: Fake, sink: Notebook) -> N
     assert sink.readings == []
 
 
-async def test_restarts_back_off(fake: Fake, sink: Notebook) -> None:
+async def test_fault_02_restarts_back_off(fake: Fake, sink: Notebook) -> None:
     fake.does("exit:1")
     waits: list[float] = []
 
@@ -150,7 +152,9 @@ async def test_a_killed_process_is_named_by_its_signal(fake: Fake, sink: Noteboo
 @pytest.mark.parametrize(
     ("fault", "silence"), [("hang", 0.4), ("hang-after:2", 0.4), ("garbage", 1.0), ("slow", 0.4)]
 )
-async def test_silence_is_noticed(fake: Fake, sink: Notebook, fault: str, silence: float) -> None:
+async def test_fault_03_silence_is_noticed(
+    fake: Fake, sink: Notebook, fault: str, silence: float
+) -> None:
     fake.does(fault)
     async with running(collector(silence), sink):
         await sink.until(lambda: sink.reasons(State.DOWN))
@@ -162,12 +166,12 @@ async def test_silence_is_noticed(fake: Fake, sink: Notebook, fault: str, silenc
     assert fake.gone()
 
 
-async def test_the_watchdog_waits_three_periods_and_fifteen_seconds() -> None:
+async def test_fault_03_the_watchdog_waits_three_periods_and_fifteen_seconds() -> None:
     assert NeuronMonitor("n", period=1.0)._silence == 15.0
     assert NeuronMonitor("n", period=10.0)._silence == 30.0
 
 
-async def test_ignored_term_is_followed_by_kill(fake: Fake, sink: Notebook) -> None:
+async def test_fault_04_ignored_term_is_followed_by_kill(fake: Fake, sink: Notebook) -> None:
     fake.does("ignore-term-with-child")
     async with running(collector(), sink) as task:
         await sink.until(lambda: len(sink.readings) >= 2)
@@ -196,7 +200,7 @@ async def test_quitting_while_the_watchdog_is_patient(fake: Fake, sink: Notebook
     assert fake.gone()
 
 
-async def test_standard_error_is_drained(fake: Fake, sink: Notebook) -> None:
+async def test_fault_05_standard_error_is_drained(fake: Fake, sink: Notebook) -> None:
     fake.does("flood-stderr")
     async with running(collector(), sink):
         await sink.until(lambda: len(sink.readings) >= 4)
@@ -207,7 +211,7 @@ async def test_standard_error_is_drained(fake: Fake, sink: Notebook) -> None:
     assert len(sink.reasons(State.DOWN)[0]) < 256
 
 
-async def test_unexecutable_program_is_explained(sink: Notebook, tmp_path: Path) -> None:
+async def test_fault_01_unexecutable_program_is_explained(sink: Notebook, tmp_path: Path) -> None:
     broken = tmp_path / "neuron-monitor"
     broken.write_bytes(b"\x7fELF broken")
     broken.chmod(0o755)
@@ -236,7 +240,7 @@ asyncio.run(NeuronMonitor("n", COMMAND, 0.05).run(Notebook()))
 """
 
 
-def test_the_child_does_not_outlive_a_killed_parent(fake: Fake) -> None:
+def test_fault_06_the_child_does_not_outlive_a_killed_parent(fake: Fake) -> None:
     fake.does("ignore-term")
     root = Path(__file__).parents[2]
     parent = subprocess.Popen([sys.executable, "-c", MONITOR], cwd=root)

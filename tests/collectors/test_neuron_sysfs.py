@@ -202,7 +202,7 @@ def test_no_such_device_means_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert payload == {"cores": {"0": {}}, "lost": "No such device"}
 
 
-def test_a_device_vanishes_and_comes_back(tmp_path: Path) -> None:
+def test_fault_14_a_device_vanishes_and_comes_back(tmp_path: Path) -> None:
     neuron_tree(tmp_path, devices=2, cores=2)
     reader = NeuronSysfsReader(tmp_path)
     reader()
@@ -238,7 +238,7 @@ def test_another_driver_is_looked_through_anew(tmp_path: Path) -> None:
     assert payload["devices"]["0"]["cores"]["0"]["status"]["success"] == 1000
 
 
-def test_what_may_not_be_read_is_named_once(
+def test_fault_19_what_may_not_be_read_is_named_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     neuron_tree(tmp_path, devices=3, cores=1, driver="2.25.4.0")
@@ -296,7 +296,9 @@ def test_doctor_names_what_an_old_driver_lacks(tmp_path: Path) -> None:
     assert finding.remedy == "update aws-neuronx-dkms"
 
 
-def test_doctor_without_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fault_19_doctor_without_permission(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     neuron_tree(tmp_path, devices=1, cores=1)
 
     def read_file(path: str, folder: int | None = None) -> bytes:

@@ -47,7 +47,7 @@ async def test_an_error_is_named_and_tried_again() -> None:
     assert sink.reasons(State.DOWN) == ["Permission denied"]
 
 
-async def test_a_stuck_read_is_said_and_recovers_by_itself() -> None:
+async def test_fault_18_a_stuck_read_is_said_and_recovers_by_itself() -> None:
     release = threading.Event()
 
     def read() -> bytes:

@@ -37,7 +37,7 @@ async def test_a_time_out_of_the_read_itself_is_not_stuck(worker: Worker) -> Non
         await worker.call(read, 5)
 
 
-async def test_a_thousand_calls_while_one_hangs_take_one_thread(worker: Worker) -> None:
+async def test_fault_18_a_thousand_calls_while_one_hangs_take_one_thread(worker: Worker) -> None:
     release = threading.Event()
     calls: list[int] = []
     with pytest.raises(StuckError):

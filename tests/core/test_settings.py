@@ -155,7 +155,7 @@ def test_a_named_file_must_exist(tmp_path: Path) -> None:
         ("a = " + "[" * 100_000, ": not TOML: nested too deeply"),
     ],
 )
-def test_a_mistake_in_the_file_names_line_key_and_expectation(
+def test_fault_60_a_mistake_in_the_file_names_line_key_and_expectation(
     config: Path, text: str, message: str
 ) -> None:
     assert error_in(config, text).startswith(message)

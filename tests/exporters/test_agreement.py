@@ -93,7 +93,7 @@ def rule_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> Path:
     return file
 
 
-def test_alerts_fire_for_what_the_screen_shows_and_when(
+def test_fault_59_alerts_fire_for_what_the_screen_shows_and_when(
     corpus: dict[str, list[Frame]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = rule_file(tmp_path, capsys)

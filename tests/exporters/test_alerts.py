@@ -183,7 +183,7 @@ def test_records_are_named_level_metric_operations(capsys: pytest.CaptureFixture
         assert not re.search(r"avg without .*_ratio\)", rule["expr"]) or "mfu" in metric
 
 
-def test_each_alert_and_each_record_is_tested_in_good_and_bad_times(
+def test_fault_58_each_alert_and_each_record_is_tested_in_good_and_bad_times(
     capsys: pytest.CaptureFixture[str], own: str
 ) -> None:
     for arguments in ((), ("--config", own)):

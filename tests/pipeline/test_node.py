@@ -74,7 +74,7 @@ def test_what_a_collector_says_stands_until_the_next_reading() -> None:
     assert source.counts == {"readings": 1, "starts": 1}
 
 
-def test_undecodable_payloads_are_counted_and_the_last_good_one_stands() -> None:
+def test_fault_10_undecodable_payloads_are_counted_and_the_last_good_one_stands() -> None:
     m = monitor(
         monitor_reading(report(runtime()), 0.0), Reading("n", "neuron-monitor", 1.0, b"garbage")
     )
@@ -124,7 +124,7 @@ def test_rates_of_counters() -> None:
 
 
 @pytest.mark.parametrize("after", [0.0, 4.999e9, 1e18])
-def test_a_reset_or_a_jump_gives_no_rate(after: float) -> None:
+def test_fault_15_a_reset_or_a_jump_gives_no_rate(after: float) -> None:
     m = monitor(
         efa_reading(efa_payload(a=card(5e9)), 0.0), efa_reading(efa_payload(a=card(after)), 1.0)
     )
@@ -178,7 +178,7 @@ def test_a_slow_job_stands_beside_a_fast_one() -> None:
     assert at(m, 190.0).inventory.of(Entity.JOB) == ()
 
 
-def test_another_logical_core_size_rebuilds_the_topology() -> None:
+def test_fault_13_another_logical_core_size_rebuilds_the_topology() -> None:
     m = monitor(monitor_reading(report(runtime(), per_device=2), 0.0))
     before = at(m, 0.0).inventory
     m.feed(monitor_reading(report(runtime(), per_device=4), 1.0))

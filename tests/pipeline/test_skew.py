@@ -220,7 +220,7 @@ def played(stream: list[Reading]) -> tuple[list[View], Skew]:
 
 
 @pytest.mark.parametrize("seconds", [60.0, -60.0, 300.0])
-def test_a_skewed_node_makes_nobody_stale_or_silent(seconds: float) -> None:
+def test_fault_23_a_skewed_node_makes_nobody_stale_or_silent(seconds: float) -> None:
     views, skew = played(arriving(*nodes("abc", 60.0), b=ahead(seconds)))
     assert 58 <= len(views) <= 62
     for view in views[2:-1]:

@@ -206,7 +206,7 @@ def test_a_rolling_mean_of_the_newest_seconds() -> None:
     assert_array_equal(mean.push(1.0, np.array([2.0])), [2]), "time went back"
 
 
-def test_a_rolling_mean_is_that_of_the_rows_in_its_span() -> None:
+def test_fault_33_a_rolling_mean_is_that_of_the_rows_in_its_span() -> None:
     rng = np.random.default_rng(4)
     mean, times = RollingMean(20.0), np.cumsum(rng.choice([0.5, 1.0, 3.0, 30.0], 300))
     rows = np.where(rng.random((300, 4)) < 0.2, NAN, rng.lognormal(10, 8, (300, 4)))

@@ -87,7 +87,7 @@ def test_a_broken_pretty_object_does_not_swallow_what_follows() -> None:
     assert framer.skipped == 1
 
 
-def test_a_line_of_five_megabytes_is_accepted() -> None:
+def test_fault_09_a_line_of_five_megabytes_is_accepted() -> None:
     line = b'{"a":"' + b"x" * 5_000_000 + b'"}'
     framer = Framer()
     chunks = [line[i : i + 65_536] for i in range(0, len(line), 65_536)]
@@ -95,7 +95,7 @@ def test_a_line_of_five_megabytes_is_accepted() -> None:
     assert_clean(framer)
 
 
-def test_a_line_without_end_is_cut_and_memory_stays_flat() -> None:
+def test_fault_09_a_line_without_end_is_cut_and_memory_stays_flat() -> None:
     framer = Framer()
     chunk = b"x" * (1 << 20)
     framer.feed(b'{"a":1}\n{"endless":"')
@@ -144,7 +144,7 @@ _SEPARATORS = st.sampled_from([b"\n", b"\r\n", b"\n\n", b"\n \r\n"])
 
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(st.lists(st.tuples(_OBJECTS, _SEPARATORS), max_size=6), st.data())
-def test_any_chunking_gives_the_same_objects(
+def test_fault_08_any_chunking_gives_the_same_objects(
     parts: list[tuple[bytes, bytes]], data: st.DataObject
 ) -> None:
     stream = b"".join(text + separator for text, separator in parts)

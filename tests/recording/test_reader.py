@@ -224,7 +224,7 @@ def test_damage_is_that_of_the_latest_pass(tmp_path: Path) -> None:
 
 
 @PACKS
-def test_a_bomb_is_cut_at_the_limit(tmp_path: Path, pack: Pack) -> None:
+def test_fault_53_a_bomb_is_cut_at_the_limit(tmp_path: Path, pack: Pack) -> None:
     bomb = pack(envelope(0) + b" " * (64 << 20) + b"\n" + envelope(1))
     recording = write(tmp_path / "run", bomb, decoded=1 << 20)
     assert [each.time for each in recording] == [1000.0]
@@ -347,7 +347,7 @@ def test_other_objects_in_a_plain_file_are_counted(tmp_path: Path) -> None:
 # What is refused
 
 
-def test_what_cannot_be_a_recording_is_refused_with_a_reason(tmp_path: Path) -> None:
+def test_fault_53_what_cannot_be_a_recording_is_refused_with_a_reason(tmp_path: Path) -> None:
     missing = tmp_path / "missing"
     assert refusal(missing) == f"cannot read {missing}: No such file or directory"
     assert refusal(tmp_path) == "is not a recording: it is a directory"
@@ -412,7 +412,7 @@ def test_the_search_for_the_first_object_is_bounded(tmp_path: Path, pack: Pack) 
     )
 
 
-def test_a_sparse_file_of_ten_gigabytes_is_refused_at_once(tmp_path: Path) -> None:
+def test_fault_53_a_sparse_file_of_ten_gigabytes_is_refused_at_once(tmp_path: Path) -> None:
     path = tmp_path / "sparse"
     with path.open("wb") as file:
         file.truncate(10 << 30)
@@ -497,7 +497,9 @@ def test_the_span_of_a_compressed_recording_is_not_known(tmp_path: Path, pack: P
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_a_recording_cut_at_any_byte_gives_its_whole_lines(tmp_path: Path, suffix: str) -> None:
+def test_fault_52_a_recording_cut_at_any_byte_gives_its_whole_lines(
+    tmp_path: Path, suffix: str
+) -> None:
     path = tmp_path / f"run{suffix}"
     ends = []
     with Recorder(path, created=1.0) as recorder:

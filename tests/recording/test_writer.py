@@ -176,7 +176,7 @@ def test_the_time_cap_holds(tmp_path: Path) -> None:
     assert [each.time for each in open_recording(path)] == [1000.0 + i for i in range(6)]
 
 
-def test_nothing_is_overwritten_unasked(tmp_path: Path) -> None:
+def test_fault_54_nothing_is_overwritten_unasked(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     path.write_text("precious" * 1000)
     with pytest.raises(RecordingError, match=r"run\.jsonl already exists; use --overwrite"):
@@ -187,7 +187,7 @@ def test_nothing_is_overwritten_unasked(tmp_path: Path) -> None:
     assert list(open_recording(path)) == [reading(0)]
 
 
-def test_links_and_special_files_are_never_written(tmp_path: Path) -> None:
+def test_fault_54_links_and_special_files_are_never_written(tmp_path: Path) -> None:
     target = tmp_path / "target"
     target.write_text("precious")
     link = tmp_path / "link"
@@ -229,7 +229,7 @@ class FullDisk:
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize("error", ["ENOSPC", "EIO", "EDQUOT"])
-def test_a_failing_disk_ends_the_recording_not_the_program(
+def test_fault_51_a_failing_disk_ends_the_recording_not_the_program(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, error: str
 ) -> None:
     code = getattr(errno, error)

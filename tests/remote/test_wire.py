@@ -197,7 +197,7 @@ class TestFraming:
         with pytest.raises(DecodeError, match="not a trntop agent"):
             FrameReader().feed(b"HTTP/1.1 200 OK\r\n")
 
-    def test_no_more_is_kept_than_one_message(self) -> None:
+    def test_fault_55_no_more_is_kept_than_one_message(self) -> None:
         deframer = FrameReader()
         for _ in range(3000):
             deframer.feed(framed(bytes(2000)))

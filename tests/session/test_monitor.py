@@ -61,7 +61,9 @@ def test_a_defect_of_a_decoder_costs_one_payload(
     assert source.counts["undecodable"] == 1
 
 
-def test_a_defect_in_reading_an_agent_costs_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fault_55_a_defect_in_reading_an_agent_costs_one_message(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def broken(self: RemoteNode, reading: Reading) -> None:
         raise RecursionError("a defect")
 
@@ -72,7 +74,7 @@ def test_a_defect_in_reading_an_agent_costs_one_message(monkeypatch: pytest.Monk
     assert "RecursionError" in source.reason
 
 
-def test_a_long_gap_is_one_gap_not_a_burst() -> None:
+def test_fault_22_a_long_gap_is_one_gap_not_a_burst() -> None:
     stream = [
         monitor_reading(report(runtime()), 0.0),
         monitor_reading(report(runtime()), MAX_CATCH_UP * 100),

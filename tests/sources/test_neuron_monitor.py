@@ -54,7 +54,14 @@ def test_runtimes_are_merged_per_core() -> None:
     assert sample.keys[Entity.RUNTIME] == (1, 2)
 
 
-def test_idle_cores_are_zero_and_unreadable_ones_absent() -> None:
+def test_fault_13_two_runtimes_on_one_core_are_not_counted_twice() -> None:
+    """Its time is shared, its memory adds up."""
+    sample = decode(encode(report(runtime(1, {0: 80.0}, {0: 100}), runtime(2, {0: 40.0}, {0: 7}))))
+    assert value(sample, "neuroncore_utilization_ratio")[0] == 0.8
+    assert value(sample, "neuroncore_memory_used_bytes")[0] == 107
+
+
+def test_fault_16_idle_cores_are_zero_and_unreadable_ones_absent() -> None:
     idle = decode(encode(report(devices=2)))
     assert value(idle, "neuroncore_utilization_ratio") == [0.0] * 4
     assert value(idle, "neuroncore_memory_used_bytes") == [0.0] * 4
@@ -90,7 +97,7 @@ def test_no_runtime_list_says_nothing_about_cores() -> None:
     assert "node_runtimes" not in sample.columns
 
 
-def test_a_group_error_voids_its_numbers() -> None:
+def test_fault_12_a_group_error_voids_its_numbers() -> None:
     bad = runtime()
     bad["report"]["neuron_runtime_vcpu_usage"]["error"] = "open /proc/1/stat: no such file"
     bad["report"]["neuroncore_counters"]["error"] = "timeout"
@@ -128,7 +135,7 @@ def test_absurd_counts_do_not_break() -> None:
     assert decode(encode(payload)).keys[Entity.CORE] == (0, 1)
 
 
-def test_spellings_of_old_and_new_sdks() -> None:
+def test_fault_12_spellings_of_old_and_new_sdks() -> None:
     old = runtime()
     core = old["report"]["neuroncore_counters"]["neuroncores_in_use"]["0"]
     core["effective_flops"] = core.pop("flops")
@@ -148,7 +155,7 @@ def test_flops_wins_over_effective_flops() -> None:
     assert value(decode(encode(report(both))), "neuroncore_flops_per_second")[0] == 50e9
 
 
-def test_a_core_beyond_the_hardware_is_named_and_left_out() -> None:
+def test_fault_13_a_core_beyond_the_hardware_is_named_and_left_out() -> None:
     sample = decode(encode(report(runtime(utilization={0: 1.0, 1: 2.0, 9: 3.0}))))
     assert len(sample.columns["neuroncore_utilization_ratio"]) == 2
     assert "core 9 is not one of this node's 2" in sample.problems
@@ -176,7 +183,7 @@ def test_no_driver_is_a_problem_not_a_crash() -> None:
 
 
 @pytest.mark.parametrize("bad", [2**63 - 14, 14e15, 0xFFFFFFFF, -1])
-def test_sentinels_are_absent(bad: float) -> None:
+def test_fault_17_sentinels_are_absent(bad: float) -> None:
     damaged = runtime(utilization={0: 1.0})
     usage = damaged["report"]["memory_used"]["neuron_runtime_used_bytes"]["usage_breakdown"]
     usage["neuroncore_memory_usage"]["0"] = core_memory(5) | {"constants": bad}
@@ -205,7 +212,9 @@ def test_impossible_utilization_is_absent(percent: float, ratio: float | None) -
         (b'"pid": 100', b'"pid": "many"', "Expected `int"),
     ],
 )  # fmt: skip
-def test_one_bad_field_spares_the_rest(old: bytes, new: bytes, problem: str | None) -> None:
+def test_fault_11_one_bad_field_spares_the_rest(
+    old: bytes, new: bytes, problem: str | None
+) -> None:
     data = encode(report(runtime()))
     assert old in data
     sample = decode(data.replace(old, new))
@@ -233,12 +242,12 @@ def test_one_bad_field_spares_the_rest(old: bytes, new: bytes, problem: str | No
         b"12",
     ],
 )
-def test_what_is_no_report_is_refused(data: bytes) -> None:
+def test_fault_10_what_is_no_report_is_refused(data: bytes) -> None:
     with pytest.raises(DecodeError):
         decode(data)
 
 
-def test_duplicate_keys_and_huge_integers_do_not_break() -> None:
+def test_fault_10_duplicate_keys_and_huge_integers_do_not_break() -> None:
     data = encode(report(runtime())).replace(b'"host": 1000', b'"host": 5, "host": 1' + b"0" * 400)
     sample = decode(data)
     assert "runtime_host_memory_used_bytes" not in sample.columns

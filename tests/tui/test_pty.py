@@ -54,7 +54,7 @@ def hostile_recording(path: Path) -> Path:
     return path
 
 
-def test_foreign_text_never_drives_the_terminal(tmp_path: Path) -> None:
+def test_fault_46_foreign_text_never_drives_the_terminal(tmp_path: Path) -> None:
     recording = hostile_recording(tmp_path / "hostile\x1b[31;5;77m[red].jsonl")
     with Screen("replay", str(recording), "--loop", "--speed", "4", columns=160, rows=50) as screen:
         screen.until("[/red][@cli")
@@ -75,7 +75,7 @@ def test_foreign_text_never_drives_the_terminal(tmp_path: Path) -> None:
         screen.assert_restored()
 
 
-def test_any_size_and_a_storm_of_sizes() -> None:
+def test_fault_47_any_size_and_a_storm_of_sizes() -> None:
     with Screen(*QUIET) as screen:
         screen.until(NODE)
         for size in ((1, 1), (0, 0), (500, 300), (2, 60), (300, 2)):
@@ -93,7 +93,7 @@ def test_any_size_and_a_storm_of_sizes() -> None:
 
 
 @pytest.mark.parametrize("term", ["dumb", "unknown"])
-def test_a_terminal_that_cannot_be_drawn_on_gets_text(term: str) -> None:
+def test_fault_47_a_terminal_that_cannot_be_drawn_on_gets_text(term: str) -> None:
     with Screen("sim:healthy?minutes=0.1&" + SMALL, environment={"TERM": term}) as screen:
         assert screen.ended() == 0
         assert NODE.encode() in screen.output
@@ -146,7 +146,7 @@ def test_leaving_at_once_leaves_no_reply_to_the_shell() -> None:
 
 
 @pytest.mark.parametrize("controls", [True, False], ids=["HUP", "EIO"])
-def test_a_terminal_that_is_gone_ends_it(controls: bool) -> None:
+def test_fault_48_a_terminal_that_is_gone_ends_it(controls: bool) -> None:
     with Screen(*QUIET, controls=controls) as screen:
         screen.until(NODE)
         screen.hang_up()
@@ -195,7 +195,7 @@ raise SystemExit(main(sys.argv[1:]))
 """
 
 
-def test_a_defect_in_a_panel_is_one_line(tmp_path: Path) -> None:
+def test_fault_49_a_defect_in_a_panel_is_one_line(tmp_path: Path) -> None:
     environment = {"XDG_STATE_HOME": str(tmp_path)}
     with Screen(*QUIET, script=BROKEN, environment=environment) as screen:
         screen.until("this panel failed: KeyError")
@@ -213,7 +213,7 @@ def test_a_defect_in_a_panel_is_one_line(tmp_path: Path) -> None:
     assert journal.count("Traceback") == journal.count("KeyError: ")
 
 
-def test_a_fatal_defect_is_one_line_too(tmp_path: Path) -> None:
+def test_fault_49_a_fatal_defect_is_one_line_too(tmp_path: Path) -> None:
     environment = {"XDG_STATE_HOME": str(tmp_path), "FATAL": "1"}
     with Screen(*QUIET, script=BROKEN, environment=environment) as screen:
         screen.until(NODE)
@@ -226,7 +226,7 @@ def test_a_fatal_defect_is_one_line_too(tmp_path: Path) -> None:
         assert b"\x1b[31;5;77m" not in screen.output
 
 
-def test_a_slow_line_drops_pictures_and_not_readings() -> None:
+def test_fault_50_a_slow_line_drops_pictures_and_not_readings() -> None:
     with Screen(
         "demo", f"healthy?{SMALL}&minutes=5", "--speed", "4", columns=100, rows=12, rate=2000
     ) as screen:

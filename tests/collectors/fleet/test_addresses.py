@@ -88,7 +88,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_hostile_entries_are_refused_without_their_secrets(text: str) -> None:
+def test_fault_30_hostile_entries_are_refused_without_their_secrets(text: str) -> None:
     with pytest.raises(UsageError) as caught:
         expand(text, AGENT)
     said = str(caught.value)

@@ -266,7 +266,7 @@ class TestStream:
             one.show(make_view(1))
             await sink.until(lambda: len(sink.readings) == 6)
 
-    async def test_its_clock_is_told(self) -> None:
+    async def test_fault_23_its_clock_is_told(self) -> None:
         monitor = Monitor(Settings())
         view = make_view(1)
         owner = wire.FrameEncoder("n", 1.0)
@@ -327,12 +327,14 @@ class TestReasons:
             (chunked(STREAM, bytes(4)) + b"zz\r\n", False, "not an HTTP response"),
         ],
     )  # fmt: skip
-    async def test_something_else_answers(self, answer: bytes, close: bool, why: str) -> None:
+    async def test_fault_29_something_else_answers(
+        self, answer: bytes, close: bool, why: str
+    ) -> None:
         fleet = QUICK if "within" in why else FLEET
         async with answering(answer, close=close) as address, down(address, fleet) as reason:
             assert why in reason
 
-    async def test_nobody_answers(self) -> None:
+    async def test_fault_25_nobody_answers(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as sock:
             port = sock.getsockname()[1]
         async with down(f"http://127.0.0.1:{port}") as reason:
@@ -356,7 +358,7 @@ class TestReasons:
             await sink.until(lambda: len(sink.readings) >= 6)
         assert sink.reasons(State.DOWN)[0].startswith("hung: no message for")
 
-    async def test_trickling_bytes_are_no_message(self) -> None:
+    async def test_fault_26_trickling_bytes_are_no_message(self) -> None:
         head = chunked(STREAM, framed(bytes(3000))[:5])
         async with writing(head, [b"x"] * 200, 0.05) as address, down(address, QUICK) as reason:
             assert reason == "no message within 0.5 s"
@@ -369,7 +371,9 @@ class TestReasons:
             ("127.0.0.1", False, "TLS: signed by an authority that is not trusted here"),
         ],
     )
-    async def test_certificates(self, tmp_path: Path, identity: str, known: bool, why: str) -> None:
+    async def test_fault_25_certificates(
+        self, tmp_path: Path, identity: str, known: bool, why: str
+    ) -> None:
         authority = Authority(tmp_path)
         certificate, key = authority.issue("server", identity)
         web = tmp_path / "web.yml"
@@ -449,7 +453,9 @@ class TestFlood:
         assert 50_000 < taken < 50_000 * 3 + (1 << 18)
 
 
-async def test_a_thousand_nodes_and_few_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_fault_32_a_thousand_nodes_and_few_descriptors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Where the system allows no more open files, the others are told why they are not there."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     sink = Notebook()
@@ -474,7 +480,7 @@ def _frames_of(sink: Notebook, count: int) -> bool:
     return sum(kind == wire.FRAME for _, kind in heads) == 10 * count
 
 
-async def test_the_ill_do_not_hold_up_the_others() -> None:
+async def test_fault_27_the_ill_do_not_hold_up_the_others() -> None:
     """Twenty nodes of which ten are ill: the other ten are heard each tick."""
     sink = Notebook()
     half = chunked(STREAM, framed(bytes(50_000))[:9000])

@@ -51,7 +51,7 @@ async def test_a_resolver_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch
         hold.set()
 
 
-async def test_metadata_addresses_are_not_used(addresses: list[str]) -> None:
+async def test_fault_29_metadata_addresses_are_not_used(addresses: list[str]) -> None:
     addresses += ["169.254.169.254", "10.0.0.1"]
     assert [target.name for target in await Dns("evil", FLEET).find()] == ["10.0.0.1"]
     addresses.remove("10.0.0.1")

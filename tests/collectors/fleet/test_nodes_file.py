@@ -72,7 +72,7 @@ async def test_what_is_no_file_is_not_opened(tmp_path: Path) -> None:
             await NodesFile(path, FLEET).find()
 
 
-async def test_a_hundred_thousand_nodes_with_doubles(tmp_path: Path) -> None:
+async def test_fault_30_a_hundred_thousand_nodes_with_doubles(tmp_path: Path) -> None:
     names = "\n".join(f"trn-{number}" for number in range(50_000))
     nodes = nodes_of(tmp_path / "nodes", f"{names}\n{names}\n")
     began = time.monotonic()

@@ -62,7 +62,9 @@ async def test_a_body_without_end_is_cut() -> None:
 
 
 @pytest.mark.parametrize("drip", [b"", b"#"])
-async def test_a_body_has_a_deadline_in_all(drip: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_fault_26_a_body_has_a_deadline_in_all(
+    drip: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(pages, "DEADLINE", 0.3)
 
     async def crawl(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -135,7 +135,7 @@ def test_nodes_come_with_their_values_and_ages() -> None:
     run(cluster, use)
 
 
-def test_old_samples_are_shown_as_old_and_incidents_say_so() -> None:
+def test_fault_35_old_samples_are_shown_as_old_and_incidents_say_so() -> None:
     """An engine that lags: the newest sample is five minutes old, within its lookback."""
     cluster = Cluster(["trn-001"])
     cluster.age = 300.0

@@ -98,7 +98,7 @@ def test_golden_page(name: str) -> None:
 
 
 @pytest.mark.parametrize("scenario", VARIOUS)
-def test_a_scenario_is_read_the_same_in_both_formats(scenario: str) -> None:
+def test_fault_36_a_scenario_is_read_the_same_in_both_formats(scenario: str) -> None:
     rendered = exposition().render(played(scenario))
     for page in Page:
         text, openmetrics = (rendered.body(page, written) for written in Format)
@@ -108,7 +108,7 @@ def test_a_scenario_is_read_the_same_in_both_formats(scenario: str) -> None:
 
 @needs_promtool
 @pytest.mark.parametrize("scenario", ["", *VARIOUS])
-def test_promtool_finds_nothing(scenario: str) -> None:
+def test_fault_36_promtool_finds_nothing(scenario: str) -> None:
     rendered = exposition().render(played(scenario) if scenario else by_hand())
     for page in Page:
         check(rendered.body(page, Format.TEXT))

@@ -263,7 +263,7 @@ def test_absent_values_have_no_line() -> None:
         assert not re.search(rb"(?i)\b(nan|inf)\b$", body, re.MULTILINE)
 
 
-def test_stale_source_leaves_its_state_and_takes_its_values() -> None:
+def test_fault_16_stale_source_leaves_its_state_and_takes_its_values() -> None:
     view = make_view(1, states={NEURON_MONITOR: State.STALE}, reason="silent for 14 s")
     metrics, detail, cores = (body_of(view, page) for page in Page)
     up = {pairs["source"]: value for pairs, value in named(metrics, "trntop_source_up")}
@@ -400,7 +400,7 @@ class TestTally:
 
 @pytest.mark.parametrize("written", Format)
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: ascii(text[:20]))
-def test_hostile_names_survive_a_parser(text: str, written: Format) -> None:
+def test_fault_37_hostile_names_survive_a_parser(text: str, written: Format) -> None:
     node = make_node(name=text, jobs=[text], facts={"instance_id": text}, states={"x": State.DOWN})
     incident = make_incident(node=text, job=text, component=f"efa:{text}")
     rendered = exposition().render(view_of(node, incidents=[incident]))
@@ -439,7 +439,7 @@ def test_foreign_names_are_cleaned_and_cut_before_they_become_labels(written: Fo
 
 class TestSeriesGuard:
     @pytest.mark.parametrize("page", Page)
-    def test_cuts_whole_families_from_the_end_and_counts(self, page: Page) -> None:
+    def test_fault_43_cuts_whole_families_from_the_end_and_counts(self, page: Page) -> None:
         view = make_view(2)
         whole = samples(body_of(view, page))
         limit = len(whole) // 2
@@ -486,7 +486,7 @@ class TestSeriesGuard:
         assert named(body, "trntop_series_dropped") == [({"page": "metrics"}, 10)]
         assert b"theirs" not in body
 
-    def test_churn_of_jobs_and_pids_leaves_nothing_behind(self) -> None:
+    def test_fault_43_churn_of_jobs_and_pids_leaves_nothing_behind(self) -> None:
         one = exposition()
         node = make_node()
         sizes = set()

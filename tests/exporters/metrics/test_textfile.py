@@ -86,7 +86,9 @@ def test_a_name_that_node_exporter_would_not_read_is_refused(tmp_path: Path, nam
         Textfile(tmp_path / name)
 
 
-def test_killed_before_the_move_the_old_file_stands_and_the_rest_goes(tmp_path: Path) -> None:
+def test_fault_45_killed_before_the_move_the_old_file_stands_and_the_rest_goes(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "trntop.prom"
     Textfile(path).write(OLD)
     (tmp_path / "other.prom").write_bytes(OLD)
@@ -121,7 +123,7 @@ def tiny(folder: Path) -> Iterator[None]:
         subprocess.run([umount, folder], check=True)
 
 
-def test_on_a_full_disk_the_old_file_stands(tmp_path: Path) -> None:
+def test_fault_45_on_a_full_disk_the_old_file_stands(tmp_path: Path) -> None:
     with tiny(tmp_path):
         path = tmp_path / "trntop.prom"
         file = Textfile(path)

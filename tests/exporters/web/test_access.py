@@ -145,7 +145,7 @@ class TestVerifier:
         return checked
 
     @pytest.mark.parametrize("known", [False, True])
-    async def test_a_hash_is_not_a_password(self, verifier: Verifier, known: bool) -> None:
+    async def test_fault_40_a_hash_is_not_a_password(self, verifier: Verifier, known: bool) -> None:
         """Nor is any combination of what the cache of valid credentials is keyed by."""
         if known:
             assert await verifier.allows(HASHES, basic(b"alice", b"wonder"))
@@ -226,7 +226,7 @@ class TestReload:
             (None, "No such file or directory"),
         ],
     )
-    async def test_what_is_broken_keeps_the_old_and_is_said_once(
+    async def test_fault_40_what_is_broken_keeps_the_old_and_is_said_once(
         self, config: Config, broken: str | None, said: str
     ) -> None:
         async with serving(app_of(), config.access(USERS)) as (client, _):

@@ -220,7 +220,9 @@ def held(pid: int) -> tuple[int, int]:
     return len(list(Path(f"/proc/{pid}/fd").iterdir())), threads
 
 
-async def test_scrapes_among_a_thousand_idle_and_half_open_connections(descriptors: None) -> None:
+async def test_fault_38_scrapes_among_a_thousand_idle_and_half_open_connections(
+    descriptors: None,
+) -> None:
     with exporter() as (pid, address):
         async with httpx.AsyncClient(base_url=address, trust_env=False, timeout=10) as client:
             port = int(address.rpartition(":")[2])

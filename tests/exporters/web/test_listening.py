@@ -42,7 +42,7 @@ def test_nonsense(text: str) -> None:
         parse_listen(text)
 
 
-def test_taken_port() -> None:
+def test_fault_41_taken_port() -> None:
     with bind("127.0.0.1", 0) as sock:
         port = sock.getsockname()[1]
         with pytest.raises(TrntopError, match=rf"^127\.0\.0\.1:{port} is in use"):

@@ -1,3 +1,4 @@
+import gc
 import gzip
 import os
 import signal
@@ -5,6 +6,7 @@ import socket
 import subprocess
 import sys
 import time
+import tracemalloc
 from pathlib import Path
 
 import httpx
@@ -85,7 +87,7 @@ class TestPaths:
                 assert (response.status_code, response.content) == (200, b""), path
                 assert int(response.headers["content-length"]) > 0
 
-    async def test_other_methods(self) -> None:
+    async def test_fault_39_other_methods(self) -> None:
         async with serving(app_of()) as (client, _):
             for method in ("POST", "PUT", "DELETE", "OPTIONS", "PATCH"):
                 response = await client.request(method, "/metrics", content=b"x")
@@ -106,7 +108,7 @@ class TestPaths:
                 answer = await raw(port, request.encode())
                 assert answer.startswith(b"HTTP/1.1 404"), target
 
-    async def test_queries_and_odd_accepts_give_the_text_format(self) -> None:
+    async def test_fault_39_queries_and_odd_accepts_give_the_text_format(self) -> None:
         many = "&".join(f"name[]=m{number}" for number in range(1000))
         async with serving(app_of()) as (client, _):
             whole = await client.get("/metrics")
@@ -170,7 +172,7 @@ class TestCache:
 
 
 class TestReadiness:
-    async def test_a_silent_source_is_told_and_not_hidden(self) -> None:
+    async def test_fault_42_a_silent_source_is_told_and_not_hidden(self) -> None:
         """200 with what is known, so that an alert can go by it; no value of the past."""
         async with direct(app_on(make_view(1, state=State.STALE))) as client:
             page = (await client.get("/metrics")).text
@@ -269,6 +271,34 @@ async def test_fault_38_a_request_of_two_lengths_ends_its_connection() -> None:
         answer = await raw(port, request)
     assert answer.startswith(b"HTTP/1.1 400 ")
     assert answer.count(b"HTTP/1.1") == 1
+
+
+async def test_fault_44_scrapes_leave_nothing_behind() -> None:
+    """Of each page in both forms, and of new views: what 400 scrapes allocated is gone."""
+    shown = [make_view(1)]
+    app = build_app(lambda: shown[0], Exposition())
+    accepts = ({"accept": "text/plain"}, {"accept": "application/openmetrics-text"})
+    async with direct(app) as client:
+
+        async def scrape(times: int) -> None:
+            for number in range(times):
+                shown[0] = make_view(1)
+                response = await client.get(PAGES[number % 3], headers=accepts[number % 2])
+                assert response.status_code == 200
+
+        await scrape(24)
+        gc.collect()
+        tracemalloc.start()
+        try:
+            await scrape(6)
+            gc.collect()
+            before, _ = tracemalloc.get_traced_memory()
+            await scrape(400)
+            gc.collect()
+            after, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert after - before < 64 << 10, "160 bytes a scrape"
 
 
 def test_fault_48_sighup_reads_the_web_configuration_again(tmp_path: Path) -> None:

@@ -1,0 +1,155 @@
+# ruff: noqa: E501 (rows of a table)
+"""Writes `docs/reliability.md`: what goes wrong, what trntop does, and the tests that show it.
+
+A test belongs to a fault by its name, `test_fault_07_…`; every fault has at least one.
+"""
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "reliability.md"
+NAME = re.compile(r"test_fault_(\d\d)_(\w+)")
+
+
+class Fault(NamedTuple):
+    """A row of the page."""
+
+    fault: str
+    behavior: str
+
+
+SECTIONS: dict[str, tuple[Fault, ...]] = {
+    "Source processes and files": (
+        Fault("neuron-monitor is not installed or not executable", "One line states what to install; other sources go on; exit code 0 of the dashboard"),
+        Fault("It exits, fails or is killed", "Restart with growing pauses; its values turn stale; restarts are counted"),
+        Fault("It hangs", "After 15 s or three periods its process group is ended and it is restarted"),
+        Fault("It ignores SIGTERM", "SIGKILL to the process group"),
+        Fault("It writes to standard error without end", "The pipe is drained; the last line is kept"),
+        Fault("trntop is killed", "The child ends at its next write; nothing is orphaned"),
+        Fault("Reports come in bursts", "The newest counts, the others are dropped and counted"),
+        Fault("Lines are cut, joined, blank, CRLF or begin with a byte order mark", "They are reassembled, or skipped and counted"),
+        Fault("A line of megabytes, or without an end", "Read up to 8 MiB, then dropped up to the next newline; memory stays flat"),
+        Fault("Damaged JSON: wrong types, 100,000 levels, duplicate keys, huge numbers", "Counted by kind; the last good report stays until it is stale"),
+        Fault("Invalid UTF-8, lone surrogates, NUL", "Replaced in text only; numbers survive; reported"),
+        Fault("Unknown or missing fields, groups with an error, other versions", "The known parts are shown, the error is the reason for what lacks"),
+        Fault("Two runtimes report one core; cores beyond the hardware; another core size", "Nothing counts twice; the topology is rebuilt; reported once"),
+        Fault("A device disappears and returns", "It is lost, not 0; the others go on; it begins anew"),
+        Fault("A counter is reset, wraps or jumps", "No rate for that interval, and never a spike"),
+        Fault("Idle cores are not in the report; the report is old", "Idle is 0, old is absent"),
+        Fault("Sentinels such as 2^63 or 1.4e16", "Absent"),
+        Fault("A read of sysfs blocks", "One thread per source waits; the source is down and says so; others go on"),
+        Fault("No permission, or a container without the host's files", "The missing files are named once; the rest is read"),
+        Fault("A fork storm, or 10,000 processes", "The scan has a budget of time; its result is partial and the count absent"),
+    ),
+    "Time": (
+        Fault("The wall clock is set", "Intervals are those of the steady clock; no negative age, no incident"),
+        Fault("Ten minutes of suspension", "One gap; no burst of ticks"),
+        Fault("A node's clock is off by minutes", "Ages follow the local time of receipt; the skew is shown"),
+        Fault("A tick takes too long", "Ticks are skipped and the lag is shown"),
+    ),
+    "Network": (
+        Fault("Refused, unresolvable or without a valid certificate", "The node is down with the reason; TLS is never turned off"),
+        Fault("An agent never answers, trickles or never ends", "A deadline for the whole response; the connection is closed"),
+        Fault("Many nodes hang", "The healthy ones are read in each tick all the same"),
+        Fault("A bomb: compressed, endless, or of countless empty elements", "Limits of bytes on the wire and decoded, and of the work they cause"),
+        Fault("A redirect, or a metadata address in a list", "Not followed, not connected"),
+        Fault("Hostile entries in a list of nodes", "Refused with the line; passwords are never shown"),
+        Fault("An agent or a local user claims to be another", "A node's identity is that of the list; a job belongs to the user who reports it"),
+        Fault("No file descriptors are left", "It goes on with what it has and names the limit"),
+        Fault("NaN, infinities and impossible numbers", "Absent before any sum; means equal those computed afresh"),
+        Fault("A Prometheus backend fails, in any of its ways; a damaged file of profiles", "Every output states the reason; exit code 1 without data; the damaged file is ignored"),
+        Fault("The newest sample of a backend is old", "Shown as old; incidents say so"),
+    ),
+    "The exporter": (
+        Fault("Pages that a scraper refuses", "Both formats are read back by two parsers and by promtool, for every scenario"),
+        Fault("Hostile label values", "Escaped, cleaned and cut"),
+        Fault("Slow, half-open, oversized and ambiguous requests", "Deadlines and limits; scrapes among a thousand such connections are answered"),
+        Fault("Odd methods, paths, queries and Accept headers", "405, 404, and the text format as a last resort"),
+        Fault("Wrong passwords, hashes as passwords, a damaged or empty web configuration", "Refused at equal cost; the previous configuration stays; an empty file refuses to start"),
+        Fault("The port is in use", "A message and exit code 2; loopback unless told otherwise"),
+        Fault("A scrape while a source is down", "200 with the state of the source, 503 from the readiness endpoint"),
+        Fault("Jobs and processes come and go", "No series is left behind; a limit on series is exported"),
+        Fault("Scrapes for weeks", "They allocate nothing that stays"),
+        Fault("A full disk, a missing folder or a kill while the textfile is written", "The old file stays whole; temporary files have no name or are removed"),
+    ),
+    "The terminal": (
+        Fault("Markup and escape sequences in names", "Literal text; no control byte reaches the terminal"),
+        Fault("Any size, a storm of sizes, no terminal", "No crash; text where nothing can be drawn"),
+        Fault("The terminal or the connection goes away; SIGHUP", "The dashboard ends within seconds; an agent reads its web configuration again"),
+        Fault("A defect in a panel, or a fatal one", "One line; the other panels go on; the terminal is restored"),
+        Fault("A slow line", "Pictures are dropped, readings are not"),
+    ),
+    "Recordings": (
+        Fault("The disk is full or fails", "Recording stops with a message; the file is readable; monitoring goes on"),
+        Fault("A recorder is killed; a byte changes", "Whole lines are read; a changed line is damaged, counted and never another number"),
+        Fault("Empty, special, huge, foreign or malicious files", "Refused with a reason; limits of lines, nodes, bytes and work"),
+        Fault("An output that exists, or is a link", "Never overwritten unasked, never followed; mode 0600"),
+        Fault("Hostile binary messages", "Limits before allocation; one message is lost; nothing is ever unpickled"),
+    ),
+    "Rules and settings": (
+        Fault("A value around its limit", "At most one change per hold"),
+        Fault("Everything degrades at once", "One incident for the job"),
+        Fault("Data is missing", "Neither opens nor closes an incident; each alert is tested with stale, absent and reset input"),
+        Fault("Screen, exporter and Prometheus disagree", "All derive from one rulebook, compared on the same runs"),
+        Fault("Bombs and mistakes in settings", "Line and key are named; expressions for logs take linear time"),
+    ),
+}  # fmt: skip
+
+
+def faults() -> list[Fault]:
+    """All rows; the number of a fault is its place, from 1 on."""
+    return [fault for section in SECTIONS.values() for fault in section]
+
+
+def tests_of_faults() -> dict[int, list[tuple[str, str]]]:
+    """Number of a fault → file and name of each of its tests."""
+    found: dict[int, list[tuple[str, str]]] = defaultdict(list)
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        for name in _functions(path):
+            if match := NAME.fullmatch(name):
+                found[int(match[1])].append((path.relative_to(ROOT).as_posix(), name))
+    return found
+
+
+def _functions(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name
+
+
+def describe() -> str:
+    """The page."""
+    tests = tests_of_faults()
+    lines = [
+        "# Reliability",
+        "",
+        "Made by `make docs`; do not edit.",
+        "",
+        f"{len(faults())} faults, what trntop does, and the tests that show it: "
+        "`pytest -k test_fault_07` runs those of fault 7. What a hostile party can do is on the page",
+        "about [security](security.md).",
+    ]
+    number = 0
+    for section, rows in SECTIONS.items():
+        lines += ["", f"## {section}", "", "| | fault | behavior | tests |", "|---|---|---|---|"]
+        for row in rows:
+            number += 1
+            shown = "<br>".join(
+                f"[{_words(name)}](../{path})" for path, name in tests.get(number, ())
+            )
+            lines.append(f"| {number} | {row.fault} | {row.behavior} | {shown} |")
+    return "\n".join(lines) + "\n"
+
+
+def _words(name: str) -> str:
+    match = NAME.fullmatch(name)
+    return match[2].replace("_", " ") if match else name
+
+
+if __name__ == "__main__":
+    PAGE.write_text(describe())
