@@ -1,5 +1,5 @@
 # The verbs of everyday work; each runs in .venv, which `make setup` creates.
-.PHONY: setup test lint docs bench demo build
+.PHONY: setup test lint docs bench demo build release
 
 BIN := .venv/bin
 
@@ -31,3 +31,8 @@ demo:           ## the dashboard on a simulated run
 
 build:          ## sdist and wheel
 	$(BIN)/python -m hatchling build
+
+release: build  ## with it: pinned requirements with hashes, and an SBOM (CycloneDX) in dist/
+	$(BIN)/uv pip compile pyproject.toml --constraint requirements.lock --generate-hashes --quiet \
+		--output-file dist/requirements.txt
+	$(BIN)/uv export --format cyclonedx1.5 --no-dev --quiet --output-file dist/sbom.json
