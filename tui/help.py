@@ -18,9 +18,9 @@ the peak HBM bandwidth, *retx* retransmitted packets of the worst EFA device, *p
 device relative to the median of its peers, *pwr* share of the maximum power of a device.
 
 **EFA.** A row is a node, a column a rail: the devices of one name, which exchange traffic.
-`m` colors them by share of line rate, retransmits, traffic vs peers or latency; `[` `]`
-select a device. *near* are the closest Neuron devices (PCI bus, else NUMA node). Latency is one
-way, measured by an active probe: no hardware counter exposes it.
+`m` colors them by traffic vs peers, retransmits or latency; `[` `]` select a device. *near* are the
+closest Neuron devices (PCI bus, else NUMA node). Latency is one way, measured by an active probe:
+no hardware counter exposes it.
 
 **util and TE.** A core that waits in a collective counts as utilized. *TE* is the share of time in
 which the tensor engines multiply matrices or load weights. High util with low TE is waiting, or

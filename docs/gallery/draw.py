@@ -81,7 +81,7 @@ SHOTS = {
     "comm": Shot(SLOW, ("3",), "The slowest rank", "`3`: one step of each rank on a common scale. "
         "Seven nodes wait for the eighth."),
     "run": Shot(LONG, ("6",), "Training progress", "`6`: phases, step time, loss and pauses."),
-    "latency": Shot(LINKS, ("4", "m", "m", "m"), "Latency between nodes", "`m` switches the map "
+    "latency": Shot(LINKS, ("4", "m", "m"), "Latency between nodes", "`m` switches the map "
         "of EFA devices to the latency of probes; the slowest links are listed."),
     "fleet": Shot(LARGE, ("m",), "Larger fleets", "A cell is a node; `m` switches the map to "
         "another quantity."),

@@ -47,7 +47,7 @@ def draw(view_model: ViewModel, width: int, context: RenderContext) -> list[Stri
 
 def _no_incidents(view_model: ViewModel, width: int, context: RenderContext) -> list[Strip]:
     palette, nodes = context.palette, view_model.cluster.nodes
-    missed, lacking = _down_sources(view_model)
+    missed = _missed(view_model)
     groups: list[tuple[int, list[Part]]] = []
     if warning := prometheus.warning(view_model):
         groups = [(90, [(f" {glyphs.SEVERITIES[Severity.WARNING]} {warning}", palette.warning)])]
@@ -86,9 +86,6 @@ def _no_incidents(view_model: ViewModel, width: int, context: RenderContext) -> 
             groups.append((60, [(text, palette.muted)]))
         if closed:
             groups.append((50, [(f"{closed} closed", palette.faint)]))
-        if lacking:
-            names = ", ".join(dict.fromkeys(source.name for _, source in lacking))
-            groups.append((30, [(f"without {names}", palette.faint)]))
         if pending := lacks(view_model.view.coverage, view_model.view.time):
             groups.append((25, [(pending[0], palette.faint)]))
         groups += [(40, [(note, palette.warning)]) for note in view_model.notes]
@@ -113,19 +110,16 @@ def _judges(view_model: ViewModel, context: RenderContext) -> list[tuple[int, li
 
 
 @lru_cache(maxsize=1)
-def _down_sources(view_model: ViewModel) -> tuple[NodeSources, NodeSources]:
-    """Missed sources, worst first, and optional sources that never had data."""
-    missed: NodeSources = []
-    lacking: NodeSources = []
-    for node in view_model.cluster.nodes.values():
-        for source in node.frame.sources:
-            if source.state is State.FRESH:  # the common case: a large cluster has thousands
-                continue
-            if is_missed(source):
-                missed.append((node.name, source))
-            elif source.time is None and (source.reason or source.state is State.DOWN):
-                lacking.append((node.name, source))
-    return sorted(missed, key=lambda found: ORDER.index(found[1].state)), lacking
+def _missed(view_model: ViewModel) -> NodeSources:
+    """The missed sources, worst first."""
+    found = [
+        (node.name, source)
+        for node in view_model.cluster.nodes.values()
+        for source in node.frame.sources
+        # The common case is fresh: a large cluster has thousands.
+        if source.state is not State.FRESH and is_missed(source)
+    ]
+    return sorted(found, key=lambda entry: ORDER.index(entry[1].state))
 
 
 def _missed_sources(missed: NodeSources, width: int, context: RenderContext) -> list[Strip]:

@@ -59,11 +59,9 @@ class MapRow:
 
 @dataclass(frozen=True, slots=True)
 class MapState:
-    """Layer, scale and selected rail of the map."""
+    """Layer and selected rail of the map."""
 
     layer: Layer
-    top: float
-    """Value of the brightest color, if the layer has no scale of its own."""
     column: int | None = None
 
 
@@ -115,7 +113,7 @@ def row_of(fabric: Fabric, node: NodeView, state: MapState, *, cursor: bool) -> 
         severity=found[0].severity if found else None,
         values=values,
         columns=frozenset(fabric.rails.columns(row)),
-        levels=[0.0 if v != v else layer.level(v, fabric, state.top) for v in values],
+        levels=[0.0 if v != v else layer.level(v, fabric) for v in values],
         texts=["" if v != v else layer.text(v) for v in values],
         marks=marks(fabric, node, links=layer.quantity == LATENCY),
         retransmit_severity=next((i.severity for i in found if i.kind in EFA_KINDS), None),
@@ -182,7 +180,7 @@ def legend(fabric: Fabric, state: MapState, width: int, context: RenderContext) 
     palette, layer = context.palette, state.layer
     if np.isnan(layer.values(fabric)).all():
         return line([(f"  {_why_unknown(fabric, layer)}", palette.muted)], width)
-    low, high = layer.ends(fabric, state.top)
+    low, high = layer.ends(fabric)
     swatch: list[Part] = [(glyphs.CELL, palette.levels[step]) for step in range(0, LEVELS, STEP)]
     scale: list[Part] = [
         (f"  {low} ", palette.muted), *runs(swatch), (f" {high}", palette.muted),

@@ -32,14 +32,6 @@ class Fabric:
         self.links = links.Links(view_model.cluster)
 
     @cached_property
-    def shares(self) -> rails.Table:
-        """Transmitted bytes as a share of the line rate, `[node, rail]`."""
-        sent, line = self.rails.table(efa.TX), self.rails.table(efa.LINE_RATE)
-        shares = np.full(sent.shape, np.nan)
-        np.divide(sent, line, out=shares, where=line > 0)
-        return shares
-
-    @cached_property
     def latency(self) -> rails.Table:
         """The latency of the slowest link of each device in seconds, `[node, rail]`."""
         table = np.full((len(self.rails.nodes), len(self.rails.names)), np.nan)

@@ -61,7 +61,7 @@ class EfaScreen(NodeListScreen):
     )  # fmt: skip
     BINDINGS: ClassVar[list[BindingType]] = [
         key("escape", "back", "Back", "Clear the filter, then go back to the fleet"),
-        key("m", "layer", "Map", "Color EFA devices by traffic, retransmits, peers or latency"),
+        key("m", "layer", "Map", "Color EFA devices by traffic vs peers, retransmits or latency"),
         hidden_key("left_square_bracket", "device(-1)", "Device left", "EFA device to the left"),
         hidden_key("right_square_bracket", "device(1)", "Device right", "EFA device to the right"),
         key("s", "sort", "Sort", "Worst nodes first, or by name"),
@@ -144,8 +144,7 @@ class EfaScreen(NodeListScreen):
             shown = self.selection.names(self.view_model)
             nodes = efa_map.worst_first(found, self.map_state.layer)
             self.node = next((node.name for node in nodes if node.name in shown), None)
-        top = layers.top(found.shares, self.map_state.top)
-        self.map_state = replace(self.map_state, top=top, column=self._column(found))
+        self.map_state = replace(self.map_state, column=self._column(found))
         self.fabric = found
         self.set_class(not (found.links.probes or found.links.failed), "-unprobed")
         if self.is_mounted:

@@ -32,7 +32,7 @@ class IncidentsScreen(FilteredScreen):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         key("escape", "back", "Back", "Clear the filter, then go back to the fleet"),
-        key("f", "listed", "Only", "List all, open ones, closed ones, or those of this kind"),
+        key("f", "listed", "Only", "List all, open ones or closed ones"),
         hidden_key(
             "J,shift+j", "scroll(1)", "Evidence down", "Scroll the evidence and the runbook down"
         ),

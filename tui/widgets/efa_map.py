@@ -20,7 +20,7 @@ from .row_table import RowTable
 
 LEGEND = 1
 """Lines below the map."""
-FIRST = MapState(layers.LAYERS[0], layers.TOPS[0])
+FIRST = MapState(layers.LAYERS[0])
 
 Paint = Callable[["EfaPanel", Fabric, int, int, RenderContext], Sequence[Strip]]
 

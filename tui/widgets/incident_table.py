@@ -5,22 +5,19 @@ from typing import Any
 
 from textual.reactive import reactive
 
-from trntop.analysis.runbook import kind_name
 from trntop.core.model import Incident
 
 from ..render import incidents, table
 from .row_table import RowTable
 
-FILTERS = ("all", "open", "closed", "kind")
-"""Filters of the list; `kind` shows the incidents of one kind."""
+FILTERS = ("all", "open", "closed")
+"""Filters of the list."""
 
 
 class IncidentTable(RowTable[Incident]):
     """Incidents, open ones first; those that open after the shown time are last."""
 
     listed: reactive[str] = reactive("all", repaint=False)
-    kind = ""
-    """The only kind that is listed, with the filter `kind`."""
     _posted: str | None = None
     """The row under the cursor in the last `Moved` message."""
 
@@ -45,9 +42,7 @@ class IncidentTable(RowTable[Incident]):
         assert self.view_model is not None
         total = self.view_model.all_incidents
         found = [incident for incident in total if self._is_listed(incident)]
-        which = {"all": "open first", "kind": kind_name(self.kind)}.get(
-            self.listed, f"{self.listed} only"
-        )
+        which = "open first" if self.listed == "all" else f"{self.listed} only"
         narrow = self.listed != "all" or self.selection.narrow
         count = f" · {len(found)} of {len(total)}" if narrow else ""
         view = self.view_model.view
@@ -66,21 +61,12 @@ class IncidentTable(RowTable[Incident]):
             self.post_message(self.Moved(self, current))
 
     def next_filter(self) -> None:
-        """Cycles through all, open and closed incidents and those of the kind under the cursor."""
-        choice = FILTERS[(FILTERS.index(self.listed) + 1) % len(FILTERS)]
-        self.kind = ""
-        if choice == "kind":
-            self.listed = "all"
-            if (current := self.current) is None:
-                return
-            self.kind = current.kind
-        self.listed = choice
+        """Cycles through all, open and closed incidents."""
+        self.listed = FILTERS[(FILTERS.index(self.listed) + 1) % len(FILTERS)]
 
     def _is_listed(self, incident: Incident) -> bool:
         if self.selection.narrow and not self._is_selected(incident):
             return False
-        if self.listed == "kind":
-            return incident.kind == self.kind
         return self.listed == "all" or incident.open == (self.listed == "open")
 
     def _is_selected(self, incident: Incident) -> bool:

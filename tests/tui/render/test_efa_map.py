@@ -14,14 +14,14 @@ from trntop.core.model import ClusterTotals, Severity, State
 from trntop.tui.render import efa_map, fabric, layers, table
 from trntop.tui.render.fabric import Fabric
 
-PEERS, TRAFFIC, RETRANSMITS, LATENCY = layers.LAYERS
+PEERS, RETRANSMITS, LATENCY = layers.LAYERS
 TX, RESENT = "efa_tx_bytes_per_second", "efa_retrans_pkts_per_second"
 WHOLE = Fabric(view_model(trouble=True))
 BAD = WHOLE.rails.names.index(CARD)
 
 
-def look(layer: layers.Layer = TRAFFIC, column: int | None = None) -> efa_map.MapState:
-    return efa_map.MapState(layer, 1.0, column)
+def look(layer: layers.Layer = PEERS, column: int | None = None) -> efa_map.MapState:
+    return efa_map.MapState(layer, column)
 
 
 def rows(
@@ -48,45 +48,20 @@ def rows(
 
 
 class TestLayers:
-    def test_traffic_is_a_share_of_the_line_rate(self) -> None:
-        made = fabric_of(cards(0, 2, {TX: [2.5e9, 25e9], "efa_stated_link_bytes_per_second": None}))
-        np.testing.assert_allclose(TRAFFIC.values(made), [[0.1, 1.0]])
-
-    def test_without_a_line_rate_there_is_no_share(self) -> None:
-        unknown = {"efa_stated_link_bytes_per_second": None}
-        node = make_node(0, 2, 2, 2, facts={"instance_type": "x"}, columns=unknown)
-        made = fabric_of(node)
-        assert np.isnan(TRAFFIC.values(made)).all()
-
-    @pytest.mark.parametrize(
-        ("largest", "before", "shown"),
-        [
-            (0.035, 0.01, 0.05),
-            (0.035, 0.2, 0.2),  # a scale that is a little too large stays
-            (0.035, 0.5, 0.05),
-            (1.2, 0.01, 1.0),
-            (np.nan, 0.01, 0.01),
-        ],
-    )
-    def test_the_scale_follows_without_going_to_and_fro(
-        self, largest: float, before: float, shown: float
-    ) -> None:
-        assert layers.top(np.array([[largest, 0.0]]), before) == shown
-
     def test_retransmits_are_shown_by_powers_of_ten(self) -> None:
         limit = WHOLE.view_model.limits.retransmits
-        levels = [RETRANSMITS.level(limit * by, WHOLE, 1.0) for by in (0, 0.01, 1, 10)]
+        levels = [RETRANSMITS.level(limit * by, WHOLE) for by in (0, 0.01, 1, 10)]
         assert levels == pytest.approx([0, 0, 2 / 3, 1])
-        assert RETRANSMITS.ends(WHOLE, 1.0) == ("0.002 %", "2 %, by powers of ten")
+        assert RETRANSMITS.ends(WHOLE) == ("0.002 %", "2 %, by powers of ten")
 
     def test_both_ways_from_even_are_bright(self) -> None:
-        assert [PEERS.level(value, WHOLE, 1.0) for value in (0.5, 1.0, 1.5)] == [1, 0, 1]
+        assert [PEERS.level(value, WHOLE) for value in (0.5, 1.0, 1.5)] == [1, 0, 1]
 
     def test_latency_is_that_of_the_slowest_link(self) -> None:
         made = fabric_of(*probed(4, slow=(1, 3)))
         assert LATENCY.values(made)[1, 0] == 54e-6
         assert np.isnan(LATENCY.values(made)[1, 1:]).all()
-        assert LATENCY.level(32e-6, made, 1.0) == pytest.approx(1.0)
+        assert LATENCY.level(32e-6, made) == pytest.approx(1.0)
 
     @pytest.mark.parametrize(
         ("seconds", "shown"),
@@ -130,7 +105,7 @@ class TestMap:
 
     def test_calm_cards_are_coloured_numbers(self) -> None:
         line = rows(fabric_of(cards(0, 4, {TX: [1.25e10] * 4})), look(), 78)[1]
-        (cells,) = (part for part in line if part.text.split() == ["50"] * 4)
+        (cells,) = (part for part in line if part.text.split() == ["100"] * 4)
         assert cells.style in PEN.palette.cells, "neighbours that are alike are one run"
 
     def test_cells_alone_where_there_is_little_room(self) -> None:
@@ -157,7 +132,7 @@ class TestMap:
         incident = make_incident("latency_regression", node="trn-001", component="link:trn-003")
         made = fabric_of(*probed(4, slow=(1, 3)), incidents=[incident])
         assert "▲54.0" in rows(made, look(LATENCY))[1].text
-        assert "▲" not in rows(made, look(TRAFFIC))[1].text[5:40]
+        assert "▲" not in rows(made, look(PEERS))[1].text[5:40]
 
     def test_so_do_links_that_no_incident_names(self) -> None:
         made = fabric_of(*probed(4, slow=(1, 3)))
@@ -177,7 +152,7 @@ class TestMap:
         made = fabric_of(*probed(4, slow=(1, 3)), incidents=[elsewhere])
         names = [node.name[-1] for node in efa_map.worst_first(made, LATENCY)]
         assert names == ["1", "3", "2", "0"]
-        assert efa_map.worst_first(made, TRAFFIC)[0].name == "trn-002"
+        assert efa_map.worst_first(made, PEERS)[0].name == "trn-002"
 
     def test_order(self) -> None:
         incident = make_incident("efa_degraded", node="trn-003", component="efa:x")
@@ -185,7 +160,7 @@ class TestMap:
         lost = cards(1, 2, {"efa_tx_bytes_total": [1, np.nan]})
         stale = make_node(4, state=State.STALE)
         made = fabric_of(cards(0), lost, cards(2), cards(3), stale, incidents=[elsewhere, incident])
-        names = [node.name[-1] for node in efa_map.worst_first(made, TRAFFIC)]
+        names = [node.name[-1] for node in efa_map.worst_first(made, PEERS)]
         assert names == ["3", "1", "4", "0", "2"]
 
 
@@ -201,12 +176,12 @@ class TestLegend:
             return efa_map.legend(made, look(layer), 100, PEN).text
 
         assert "no link was probed" in said(fabric_of(cards(0)), LATENCY)
-        assert "no EFA devices known" in said(fabric_of(make_node(0, efa=0)), TRAFFIC)
+        assert "no EFA devices known" in said(fabric_of(make_node(0, efa=0)), PEERS)
         gone = make_node(0, state=State.DOWN, reason="no driver")
         assert "unknown: efa: no driver" in said(fabric_of(gone), RETRANSMITS)
         past = fabric_of(make_node(0, columns={"efa_tx_bytes_total": None, TX: None}))
         past.view_model = dataclasses.replace(past.view_model, behind=60.0)
-        assert "the history has no EFA devices" in said(past, TRAFFIC)
+        assert "the history has no EFA devices" in said(past, PEERS)
 
 
 class TestSums:

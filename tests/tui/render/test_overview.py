@@ -244,7 +244,7 @@ class TestAlert:
             made, frame=dataclasses.replace(made.frame, sources=tuple(never))
         )
         drawn = text(alert.draw(of(view_of(lacking)), 80, PEN))
-        assert drawn == " ✓ no incidents  without tensor-engine"
+        assert drawn == " ✓ no incidents"
         assert "needs SDK 2.25" in text(alert.draw(of(view_of(made)), 80, PEN))
 
     @pytest.mark.parametrize(
