@@ -43,12 +43,12 @@ def stretches(detector: Detector, readings: Iterable[Reading]) -> list[Stretch]:
         tick = axes.tick(view.cluster)
         runs.update(tick)
         signal = detector.signal(tick)
-        above = {signal.axis.key(place) for place in np.flatnonzero(signal.values > signal.limit)}
+        above = {signal.axis.key(index) for index in np.flatnonzero(signal.values > signal.limit)}
         for key in above - open_ones.keys():
             stretch = Stretch(key, view.time, view.time, detector.verdict(key, tick))
             open_ones[key] = stretch
             found.append(stretch)
-        passed = {signal.axis.key(place) for place in np.flatnonzero(signal.values <= signal.clear)}
+        passed = {signal.axis.key(index) for index in np.flatnonzero(signal.values <= signal.clear)}
         for key in list(open_ones):
             open_ones[key].end = view.time
             if key in passed:

@@ -269,8 +269,8 @@ def flooded(nodes: int) -> Iterable[Cluster]:
     """All nodes but ten fall silent, one after the other."""
     for cluster in Job(nodes=nodes + 10, reporting=0).clusters(85):
         views = {}
-        for place, (name, view) in enumerate(cluster.nodes.items()):
-            last = 40.0 + place % 20 if place < nodes else 1e9
+        for index, (name, view) in enumerate(cluster.nodes.items()):
+            last = 40.0 + index % 20 if index < nodes else 1e9
             heard = min(cluster.time, last)
             source = SourceState("neuron-monitor", State.FRESH, "", heard, 1.0)
             frame = replace(view.frame, sources=(source,))
@@ -336,14 +336,14 @@ def probes() -> list[Reading]:
     links = [(one, other) for one in names for other in names if one != other]
     readings = []
     for t in range(0, 240, 20):
-        for place, (node, peer) in enumerate(links):
+        for index, (node, peer) in enumerate(links):
             slow = t >= 140 and (node, peer) == ("n1", "n2")
-            seconds = (48e-6 if slow else 16e-6) + place * 1e-7
+            seconds = (48e-6 if slow else 16e-6) + index * 1e-7
             result = {
                 "tool": "fi_pingpong", "peer": peer, "size_bytes": 64, "statistic": "mean",
                 "seconds": seconds, "load": "idle",
             }  # fmt: skip
-            readings.append(Reading(node, "probe", t + 3.0 * place, json.dumps(result).encode()))
+            readings.append(Reading(node, "probe", t + 3.0 * index, json.dumps(result).encode()))
     return readings
 
 

@@ -12,11 +12,11 @@ AXIS = PartAxis(Axis(["n"]), [("rdmap16s27",)])
 def fed(pattern: str, interval: float = 5.0) -> Bursts:
     """After one reading per character: `x` bad, `.` clean, ` ` with too few packets."""
     bursts = Bursts()
-    for place, sort in enumerate(pattern):
+    for index, sort in enumerate(pattern):
         packets = np.array([30.0 * (sort == "x")]), np.array([1000.0 * (sort != " ")])
         excess = np.array([{"x": 1.0, ".": -1.0, " ": np.nan}[sort]])
         kept = np.array([0.5 ** (interval / TUNING.half_life)])
-        bursts.update(place * interval, AXIS, packets, kept, excess)
+        bursts.update(index * interval, AXIS, packets, kept, excess)
     return bursts
 
 

@@ -35,13 +35,13 @@ def test_the_median_of_the_others(members: list[tuple[int, float]]) -> None:
     groups = np.array([group for group, _ in members], np.int64)
     values = np.array([value for _, value in members], np.float64)
     got = Groups(groups).median(values)
-    for place, group in enumerate(groups):
-        others = np.delete(values, place)[np.delete(groups, place) == group]
+    for index, group in enumerate(groups):
+        others = np.delete(values, index)[np.delete(groups, index) == group]
         others = others[~np.isnan(others)]
         if len(others):
-            np.testing.assert_allclose(got[place], np.median(others))
+            np.testing.assert_allclose(got[index], np.median(others))
         else:
-            assert np.isnan(got[place])
+            assert np.isnan(got[index])
 
 
 def test_the_peers_are_on_the_same_node() -> None:
@@ -83,7 +83,7 @@ def test_one_device_stands_for_most_of_its_node() -> None:
 
 
 def found(values: list[float], *devices: str, sure: bool = True) -> list[int]:
-    """Places of those that stand out; the limit is 1."""
+    """Indices of those that stand out; the limit is 1."""
     column = np.array(values, np.float64)
     peers = EfaPeers(axis(*devices), {})
     return np.flatnonzero(stands_out(column, 1.0, np.full(len(column), sure), peers) > 1).tolist()

@@ -34,8 +34,8 @@ def mesh(
     pairs = [(prober, peer) for prober in names for peer in names if peer != prober]
     found = []
     for turn in range(rounds):
-        for place, (prober, peer) in enumerate(pairs):
-            time = pace * (turn + place / len(pairs))
+        for index, (prober, peer) in enumerate(pairs):
+            time = pace * (turn + index / len(pairs))
             seconds = USUAL * rng.normal(1.0, noise) * slow(time, prober, peer)
             found.append(probe(time, prober, peer, seconds, **members))
     return found

@@ -42,14 +42,14 @@ class Rounds:
             times = times * (1.0 + self.noise * self.random.standard_normal(len(self.axis)))
             off = excess(times, np.zeros(len(self.axis), np.int64))
             self.peers.round(self.time, self.axis, off, self.pace, population)
-            for place in np.flatnonzero(self.peers.value > 1.0).tolist():
-                found.setdefault(str(self.axis.key(place)), self.time - begin)
+            for index in np.flatnonzero(self.peers.value > 1.0).tolist():
+                found.setdefault(str(self.axis.key(index)), self.time - begin)
         return found
 
 
-def one(share: float, place: int = 3, size: int = 8) -> npt.NDArray[np.float64]:
+def one(share: float, index: int = 3, size: int = 8) -> npt.NDArray[np.float64]:
     values = np.zeros(size)
-    values[place] = share
+    values[index] = share
     return values
 
 
@@ -285,7 +285,7 @@ def test_excess() -> None:
 def test_the_median_of_a_node(widths: tuple[int, ...], absent: tuple[int, ...]) -> None:
     axis = PartAxis(Axis([f"n{node}" for node in range(len(widths))]), list(map(_parts, widths)))
     values = np.random.default_rng(3).random(len(axis))
-    values[[place for place in absent if place < len(axis)]] = np.nan
+    values[[index for index in absent if index < len(axis)]] = np.nan
     found = node_median(values, axis)
     np.testing.assert_array_equal(found, group_median(values, axis.owner))
 

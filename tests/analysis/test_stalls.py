@@ -46,7 +46,7 @@ def test_regular_checkpoints(seconds: int, first: int) -> None:
 
 def test_checkpoints_take_now_longer_now_shorter() -> None:
     seconds = (8, 12, 7, 16, 9, 20)
-    pauses = [Pause(60.0 * (place + 1), one) for place, one in enumerate(seconds)]
+    pauses = [Pause(60.0 * (index + 1), one) for index, one in enumerate(seconds)]
     assert paused(*pauses, seconds=440) == ()
 
 

@@ -52,7 +52,7 @@ def test_a_job_warms_up_and_works() -> None:
     )
     assert watched.run.usual == pytest.approx(2.1, abs=0.1)
     assert watched.run.paused == 0
-    assert watched.run.places.tolist() == [0, 1, 2, 3]
+    assert watched.run.indices.tolist() == [0, 1, 2, 3]
     assert not watched.tick.quiet.any()
     assert watched.tick.job_of == dict.fromkeys(("n0", "n1", "n2", "n3"), "job")
 
@@ -141,16 +141,16 @@ def test_nobody_reports_steps() -> None:
 
 def test_one_rank_reports_for_all() -> None:
     watched = watch(Job(reporting=1), 40)
-    assert [job for job, run in watched.runs.by_job.items() if len(run.places)] == ["job"]
-    assert watched.run.places.tolist() == [0, 1, 2, 3]
+    assert [job for job, run in watched.runs.by_job.items() if len(run.indices)] == ["job"]
+    assert watched.run.indices.tolist() == [0, 1, 2, 3]
 
 
 def test_two_jobs() -> None:
     first = Job(name="job", prefix="a", pauses=(Pause(60, 100, SPINS),))
     second = Job(name="other", prefix="b", nodes=3, step=5.0)
     watched = Watch().see(together(first.clusters(100), second.clusters(100)))
-    assert watched.run.places.tolist() == [0, 1, 2, 3]
-    assert watched.runs.by_job["other"].places.tolist() == [4, 5, 6]
+    assert watched.run.indices.tolist() == [0, 1, 2, 3]
+    assert watched.runs.by_job["other"].indices.tolist() == [4, 5, 6]
     assert watched.at(90) is Stage.STALLED
     assert watched.at(90, "other") is Stage.TRAINING
     assert watched.tick.quiet.tolist() == [True] * 4 + [False] * 3
@@ -183,7 +183,7 @@ def test_the_next_job_on_the_same_nodes() -> None:
             yield Cluster(cluster.time + 100, cluster.nodes)
 
     watched.see(later())
-    assert watched.run.places.tolist() == [0, 1, 2, 3]
+    assert watched.run.indices.tolist() == [0, 1, 2, 3]
 
 
 def test_nodes_join_and_leave() -> None:
@@ -197,7 +197,7 @@ def test_nodes_join_and_leave() -> None:
             yield Cluster(cluster.time, nodes)
 
     watched.see(stream())
-    assert watched.run.places.tolist() == [0, 1, 2]
+    assert watched.run.indices.tolist() == [0, 1, 2]
     assert all(phase is Stage.TRAINING for time, phase in watched.did["job"] if time > 15)
 
 
@@ -249,4 +249,4 @@ def test_clear() -> None:
 
 def test_an_empty_cluster() -> None:
     watched = Watch().see([Cluster(0.0, {}), Cluster(1.0, {})])
-    assert all(len(run.places) == 0 for run in watched.runs.by_job.values())
+    assert all(len(run.indices) == 0 for run in watched.runs.by_job.values())

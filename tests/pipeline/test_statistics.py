@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from trntop.pipeline.axis import Axis, PartAxis, carried
+from trntop.pipeline.axis import Axis, PartAxis, realigned
 from trntop.pipeline.statistics import Cusum, Ewma, Growth, Mean, RollingMean, Sums
 
 NAN = float("nan")
@@ -130,7 +130,7 @@ def test_members_keep_their_counts_when_others_come_and_go() -> None:
 def test_parts_are_carried_by_their_keys() -> None:
     old = PartAxis(Axis("ab"), [(0, 1), (0,)])
     new = PartAxis(Axis("ab"), [(1, 2), (0,)])
-    assert_array_equal(carried(np.array([1.0, 2.0, 3.0]), old, new), [2, NAN, 3])
+    assert_array_equal(realigned(np.array([1.0, 2.0, 3.0]), old, new), [2, NAN, 3])
 
 
 def run(cusum: Cusum, *rows: tuple[float, float]) -> list[list[float]]:
@@ -210,12 +210,12 @@ def test_fault_33_a_rolling_mean_is_that_of_the_rows_in_its_span() -> None:
     rng = np.random.default_rng(4)
     mean, times = RollingMean(20.0), np.cumsum(rng.choice([0.5, 1.0, 3.0, 30.0], 300))
     rows = np.where(rng.random((300, 4)) < 0.2, NAN, rng.lognormal(10, 8, (300, 4)))
-    for place, time in enumerate(times):
-        found = mean.push(time, rows[place])
-        chosen = rows[: place + 1][times[: place + 1] > time - 20.0]
+    for index, time in enumerate(times):
+        found = mean.push(time, rows[index])
+        chosen = rows[: index + 1][times[: index + 1] > time - 20.0]
         known = ~np.isnan(chosen)
         assert_allclose(mean.known, known.mean(axis=0))
-        assert mean.seconds == time - times[: place + 1][times[: place + 1] > time - 20.0][0]
+        assert mean.seconds == time - times[: index + 1][times[: index + 1] > time - 20.0][0]
         expected = [np.mean(column[there]) if there.any() else NAN
                     for column, there in zip(chosen.T, known.T, strict=True)]  # fmt: skip
         assert_allclose(found, expected, rtol=1e-12)

@@ -89,7 +89,7 @@ def test_a_node_joins() -> None:
     cores = first.parts(Entity.CORE)
     second = axes.tick(cluster(node("a", 2), node("b", 1)))
     assert second.nodes.keys == ("a", "b")
-    assert second.parts(Entity.CORE).places_in(cores).tolist() == [0, 1, -1]
+    assert second.parts(Entity.CORE).indices_in(cores).tolist() == [0, 1, -1]
 
 
 def test_a_column_is_gathered_once() -> None:

@@ -243,7 +243,7 @@ class Analyzer:
 
     def _sizes(self, tick: Tick) -> dict[str | None, int]:
         sizes: dict[str | None, int] = {
-            run.job: len(run.places) for run in self._runs.by_job.values()
+            run.job: len(run.indices) for run in self._runs.by_job.values()
         }
         sizes[None] = len(tick.nodes)
         return sizes

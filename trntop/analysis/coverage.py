@@ -13,7 +13,7 @@ from trntop.catalog import Entity, all_inputs, sources_of
 from trntop.core import units
 from trntop.core.model import Coverage, RuleCoverage
 from trntop.core.settings import Analysis as Settings
-from trntop.pipeline.axis import Axis, PartAxis, carried
+from trntop.pipeline.axis import Axis, PartAxis, realigned
 from trntop.pipeline.tick import Tick
 
 CHECK_SECONDS = 5.0
@@ -136,8 +136,8 @@ class CoverageTracker:
             return
         axis = tick.parts(Entity.LINK)
         if axis is not self._links:
-            self._stamps = carried(self._stamps, self._links, axis)
-            self._results = np.nan_to_num(carried(self._results, self._links, axis))
+            self._stamps = realigned(self._stamps, self._links, axis)
+            self._results = np.nan_to_num(realigned(self._results, self._links, axis))
             self._links = axis
         if len(axis):
             stamps = tick.column(_STAMPS)

@@ -71,8 +71,8 @@ class Custom:
         if set(names) != set(self._jobs.keys):
             self._jobs = Axis(sorted(set(names)))
         worst = np.full(len(self._jobs), NO_VALUE)
-        places = [self._jobs.place[name] for name in names]
-        np.fmax.at(worst, places, self._sign * values)
+        indices = [self._jobs.index_of[name] for name in names]
+        np.fmax.at(worst, indices, self._sign * values)
         return self._jobs, self._sign * worst
 
     def verdict(self, key: Hashable, tick: Tick) -> Verdict:
@@ -86,8 +86,8 @@ class Custom:
             component = f"{self._entity}:{part}"
             if self._entity is Entity.RANK:
                 job = str(part).rpartition("/")[0] or job
-        place = axis.find(key)
-        value = NO_VALUE if place is None else float(values[place])
+        index = axis.find(key)
+        value = NO_VALUE if index is None else float(values[index])
         shown, limit = self._shown(value), self._shown(self._stated)
         where = " ".join(filter(None, (node or job, component)))
         return Verdict(

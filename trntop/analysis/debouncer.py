@@ -51,8 +51,8 @@ class Debouncer:
     def step(self, now: float, signal: Signal) -> list[Change]:
         """One tick; the subjects that opened or closed."""
         above = np.flatnonzero(signal.values > signal.limit)
-        for place in above.tolist():
-            self._tracks.setdefault(signal.axis.key(place), _Track(now))
+        for index in above.tolist():
+            self._tracks.setdefault(signal.axis.key(index), _Track(now))
         changes = []
         for key, track in list(self._tracks.items()):
             value = value_of(signal, key)
@@ -116,5 +116,5 @@ class Debouncer:
 
 def value_of(signal: Signal, key: Hashable) -> float:
     """A subject's value, NaN when it is no longer a member."""
-    place = signal.axis.find(key)
-    return NO_VALUE if place is None else float(signal.values[place])
+    index = signal.axis.find(key)
+    return NO_VALUE if index is None else float(signal.values[index])

@@ -11,7 +11,7 @@ import numpy as np
 from trntop.catalog import EFA_SOURCE, Entity
 from trntop.catalog.efa import ERROR_KINDS, is_up
 from trntop.core.model import NO_VALUE, Column, Frame, Inventory, Key, NodeView, Stage
-from trntop.pipeline.axis import Axis, PartAxis, Places, carried
+from trntop.pipeline.axis import Axis, Indices, PartAxis, realigned
 from trntop.pipeline.statistics import Mask, Members, node_largest
 from trntop.pipeline.tick import Tick
 
@@ -52,7 +52,7 @@ _NAME, _TIME = attrgetter("name"), attrgetter("time")
 class Groups:
     """Devices in groups, by the number of each device's group, `[device]`."""
 
-    def __init__(self, group: Places) -> None:
+    def __init__(self, group: Indices) -> None:
         self.of = group
         self.sizes = np.bincount(group) if len(group) else np.zeros(0, np.int64)
         order = np.argsort(group, kind="stable")
@@ -72,17 +72,17 @@ class Groups:
         ordered, first = table.ravel(), self.of * self._shape[1]
         last = np.maximum(self._shape[1] - 1, 0)
 
-        def at(place: Places) -> Column:
-            """The value at this place among the others."""
-            here = ordered[first + np.clip(place, 0, last)]
-            behind = ordered[first + np.clip(place + 1, 0, last)]
-            # Values behind the device's own are one place nearer without it.
+        def at(index: Indices) -> Column:
+            """The value at this index of the others, in order."""
+            here = ordered[first + np.clip(index, 0, last)]
+            behind = ordered[first + np.clip(index + 1, 0, last)]
+            # Without the device itself, the values after it move down by one.
             return np.where(there & ~(here < values), behind, here)
 
         middle = 0.5 * (at((others - 1) // 2) + at(others // 2))
         return np.where(others > 0, middle, NO_VALUE)
 
-    def count(self, chosen: Mask) -> Places:
+    def count(self, chosen: Mask) -> Indices:
         """How many of each device's group are chosen, `[device]`."""
         return np.bincount(self.of[chosen], minlength=self._shape[0])[self.of]
 
@@ -101,11 +101,11 @@ class EfaPeers(Groups):
         names: dict[tuple[str, str | None], list[int]] = {}
         for node in np.flatnonzero(axis.sizes <= TUNING.few).tolist():
             job = job_of.get(str(axis.nodes.keys[node]))
-            for place, name in enumerate(axis.parts[node], start=int(axis.starts[node])):
-                names.setdefault((str(name), job), []).append(place)
-        for number, places in enumerate(names.values(), start=len(axis.nodes)):
-            if len(places) > 1:
-                group[places] = number
+            for index, name in enumerate(axis.parts[node], start=int(axis.starts[node])):
+                names.setdefault((str(name), job), []).append(index)
+        for number, indices in enumerate(names.values(), start=len(axis.nodes)):
+            if len(indices) > 1:
+                group[indices] = number
         super().__init__(group)
 
     def is_valid(self, axis: PartAxis, job_of: Mapping[str, str]) -> bool:
@@ -205,7 +205,7 @@ class EfaDevices(Members):
         axis, nodes = tick.parts(Entity.EFA), self.axis.nodes
         self.job_of = tick.job_of
         if self.follow(axis):
-            self._read_times = carried(self._read_times, nodes, axis.nodes)
+            self._read_times = realigned(self._read_times, nodes, axis.nodes)
             self.inactive = np.zeros(len(axis), bool)
             self._inventories, self._version = [None] * len(axis.nodes), -1
         if not self.peers.is_valid(axis, tick.job_of):
@@ -272,19 +272,19 @@ class EfaDevices(Members):
         return np.array(list(map(_TIME, states)), np.float64)  # None becomes NaN
 
     def _newest_reading(self, frame: Frame) -> float:
-        for place, source in enumerate(frame.sources):
+        for index, source in enumerate(frame.sources):
             if source.name == EFA_SOURCE:
-                self._source = place
+                self._source = index
                 return NO_VALUE if source.time is None else source.time
         return NO_VALUE
 
     def _check_ports(self, views: list[NodeView]) -> None:
         """Reads the port states of nodes whose inventory has changed."""
-        for place, (view, before) in enumerate(zip(views, self._inventories, strict=True)):
+        for index, (view, before) in enumerate(zip(views, self._inventories, strict=True)):
             if view.inventory is not before:
-                inventory = self._inventories[place] = view.inventory
-                first = int(self.axis.starts[place])
-                for device, name in enumerate(self.axis.parts[place], start=first):
+                inventory = self._inventories[index] = view.inventory
+                first = int(self.axis.starts[index])
+                for device, name in enumerate(self.axis.parts[index], start=first):
                     state = inventory.efa_links.get(str(name), {}).get("state")
                     self.inactive[device] = not is_up(state)
 
@@ -294,5 +294,5 @@ def _saving(tick: Tick) -> Mask:
     saving = np.zeros(len(tick.nodes), bool)
     for run in tick.runs.by_job.values():
         if run.stage is Stage.CHECKPOINTING:
-            saving[run.places] = True
+            saving[run.indices] = True
     return saving

@@ -196,9 +196,9 @@ class Shares(Members):
         nodes, same = np.bincount(rails[known]), np.bincount(rails[known & (usual < 0.5 * limit)])
         low &= (many >= TUNING.min_devices) & (axis.sizes[axis.owner] >= TUNING.min_devices)
         low &= (alike >= TUNING.alike_share * many) & (peers.count(low) == 1)
-        place = np.flatnonzero(low)
-        alone = (nodes[rails[place]] >= TUNING.min_nodes) & (same[rails[place]] == 1)
-        low[place] = alone
+        index = np.flatnonzero(low)
+        alone = (nodes[rails[index]] >= TUNING.min_nodes) & (same[rails[index]] == 1)
+        low[index] = alone
         return np.where(low, np.maximum(usual / limit, 1.0 + 1e-9), 0.0)
 
     def _scale(self, weight: Column) -> Column:

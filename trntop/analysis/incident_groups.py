@@ -162,7 +162,7 @@ class IncidentGroups:
         self._sizes = sizes
         # Causes first, as they inhibit their consequences in the same tick.
         for detection in sorted(found, key=lambda one: len(one.rule.inhibited_by)):
-            self._place(detection, now)
+            self._index(detection, now)
 
     def close(self, detection: Detection, time: float) -> None:
         """Closes a detection, and with the last of its members a group."""
@@ -190,7 +190,7 @@ class IncidentGroups:
             for detection in orphans:
                 detection.group = None
                 detection.since = max(detection.since, group.closed)
-                self._place(detection, now)
+                self._index(detection, now)
 
     def describe(self, group: IncidentGroup) -> None:
         """Updates the description of a group from its detections.
@@ -212,7 +212,7 @@ class IncidentGroups:
         group.shown = None
         group.evidence = tuple(dict.fromkeys([*own, *found]))
 
-    def _place(self, detection: Detection, now: float) -> None:
+    def _index(self, detection: Detection, now: float) -> None:
         if (group := self._cause(detection, now)) is not None:
             _attach(detection, group)
         elif (group := self._returning(detection, now)) is not None:

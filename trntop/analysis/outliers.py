@@ -15,7 +15,7 @@ from trntop.analysis.detector import Verdict
 from trntop.catalog import CATALOG
 from trntop.core import units
 from trntop.core.model import Column, Evidence
-from trntop.pipeline.axis import Places
+from trntop.pipeline.axis import Indices
 from trntop.pipeline.statistics import deviation
 from trntop.pipeline.tick import Tick
 
@@ -81,14 +81,14 @@ class Outliers:
             return ()
         if tick.number != self._tick:
             self._tick, self._known = tick.number, {}
-        place, found = tick.nodes.place[node], []
+        index, found = tick.nodes.index_of[node], []
         for name in QUANTITIES:
-            peers = self._peers(tick, run.job, run.places, name)
+            peers = self._peers(tick, run.job, run.indices, name)
             if peers is None:
                 continue
-            value = float(peers.values[place])
+            value = float(peers.values[index])
             if abs(value - peers.usual) > peers.enough:
-                quantity, count = CATALOG[name], len(run.places) - 1
+                quantity, count = CATALOG[name], len(run.indices) - 1
                 text = (
                     f"unlike its peers: {quantity.help[0].lower()}{quantity.help[1:]} "
                     f"{units.with_unit(value, quantity.unit)}, "
@@ -99,12 +99,12 @@ class Outliers:
         found.sort(key=lambda pair: -pair[0])
         return tuple(evidence for _, evidence in found[: TUNING.most])
 
-    def _peers(self, tick: Tick, job: str, places: Places, name: str) -> _Peers | None:
+    def _peers(self, tick: Tick, job: str, indices: Indices, name: str) -> _Peers | None:
         """None if too few nodes report the quantity."""
         key = job, name
         if key not in self._known:
             values = tick.column(name)
-            known = values[places][~np.isnan(values[places])]
+            known = values[indices][~np.isnan(values[indices])]
             self._known[key] = None
             if len(known) > TUNING.min_peers:
                 usual = float(np.median(known))

@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from trntop.core.model import NO_VALUE, Column
-from trntop.pipeline.axis import Along, Places
+from trntop.pipeline.axis import AxisLike, Indices
 from trntop.pipeline.statistics import Cusum, Mask, Members, deviation, group_median, sampled
 
 
@@ -152,7 +152,7 @@ class Peers(Members):
         self._wander: dict[str, _Spread] = defaultdict(_Spread)
         """Of the slow mean of residuals."""
 
-    def deviation(self, values: Column, groups: Places) -> Column:
+    def deviation(self, values: Column, groups: Indices) -> Column:
         """By which share each value is above the median of its group, `[n]`.
 
         The median is that of the values without the members' biases, so members of one group may
@@ -188,7 +188,7 @@ class Peers(Members):
         self._cusum.reset(members)
 
     def round(
-        self, time: float, axis: Along, off: Column, pace: float, population: str = ""
+        self, time: float, axis: AxisLike, off: Column, pace: float, population: str = ""
     ) -> None:
         """Takes one round.
 

@@ -115,16 +115,16 @@ def _rate(columns: Columns, inventory: Inventory, what: str) -> Column | None:
     periods = columns.get(PERIOD, np.full(len(executions), np.nan))
     runtimes = {runtime.pid: runtime for runtime in inventory.runtimes}
     moved = np.full(len(executions), np.nan)
-    for place, pid in enumerate(inventory.of(Entity.RUNTIME)):
+    for index, pid in enumerate(inventory.of(Entity.RUNTIME)):
         runtime = runtimes.get(int(pid))
         neff = None if runtime is None else runtime.program
-        if runtime is None or neff is None or (rate := executions[place]) != rate:
+        if runtime is None or neff is None or (rate := executions[index]) != rate:
             continue
         profile = find(inventory.profiles, neff)
         if profile is None:
             continue
-        if not _misfit(inventory, runtime, profile, float(rate), float(periods[place])):
-            moved[place] = getattr(profile, what) * rate
+        if not _misfit(inventory, runtime, profile, float(rate), float(periods[index])):
+            moved[index] = getattr(profile, what) * rate
     return moved
 
 

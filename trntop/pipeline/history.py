@@ -95,10 +95,10 @@ class Ring:
         slots = self._slots(count)
         return self._times[slots], self._rows[slots]
 
-    def column(self, place: int, count: int) -> tuple[Times, Samples]:
+    def column(self, index: int, count: int) -> tuple[Times, Samples]:
         """The same of one column: times `[n]`, values `[n]`."""
         slots = self._slots(count)
-        return self._times[slots], self._rows[slots, place]
+        return self._times[slots], self._rows[slots, index]
 
     def _slots(self, count: int) -> npt.NDArray[np.int64]:
         count = min(count, len(self))
@@ -199,10 +199,10 @@ class History:
         if not len(at):
             return
         ticks = np.arange(at[0], at[-1] + tick / 2, tick)
-        places = np.searchsorted(at, ticks + tick / 2, side="right") - 1
+        indices = np.searchsorted(at, ticks + tick / 2, side="right") - 1
         with self._lock:
             for key, values in scalars.items():
-                self._of(self._scalars, key).fill(ticks, _held([values], places), [0], 1)
+                self._of(self._scalars, key).fill(ticks, _held([values], indices), [0], 1)
             places_of = {node: self._slot(node) for node in nodes}
             for quantity in KEPT:
                 known = [(places_of[node], table[quantity]) for node, table in nodes.items()
@@ -210,7 +210,7 @@ class History:
                 if known:
                     slots = [slot for slot, _ in known]
                     series = self._of(self._series, quantity)
-                    rows = _held([values for _, values in known], places)
+                    rows = _held([values for _, values in known], indices)
                     series.fill(ticks, rows, slots, self._width)
 
     @property
@@ -279,6 +279,6 @@ class History:
             return series.fine.column(0, count)
 
 
-def _held(columns: Sequence[Sequence[float | None]], places: npt.NDArray[np.intp]) -> Samples:
-    """Rows of these columns at places of theirs, `[place, column]`; None becomes NaN."""
-    return np.array(columns, np.float32).T[places]
+def _held(columns: Sequence[Sequence[float | None]], indices: npt.NDArray[np.intp]) -> Samples:
+    """Rows of these columns at some of their indices, `[index, column]`; None becomes NaN."""
+    return np.array(columns, np.float32).T[indices]

@@ -29,7 +29,7 @@ PROGRESS_RATES = (
 )
 """What a stalled job has none of, whatever its newest record reports."""
 STAGE = "stage"
-"""Under `job/stage` it keeps the place of the job's stage in STAGES, under `/stage` all nodes'."""
+"""`job/stage` has the index of the stage of a job in STAGES, `/stage` that of all nodes."""
 STAGES = tuple(Stage)
 
 

@@ -34,7 +34,7 @@ MAX_REMEMBERED = 256
 """Devices remembered on a node; beyond, only those that are there are listed."""
 MAX_STAGES = 512
 """Ranks whose announced stage is kept."""
-_RANKS = {name: place for place, name in enumerate(BY_NAME)}
+_RANKS = {name: index for index, name in enumerate(BY_NAME)}
 _REMEMBERED = frozenset((Entity.DEVICE, Entity.EFA))
 _REPLACED = ("device_links", "stages")
 """Mappings of the inventory that are replaced as a whole."""

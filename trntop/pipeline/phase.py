@@ -15,7 +15,7 @@ import numpy.typing as npt
 from trntop.catalog import Entity, Provenance
 from trntop.core import units
 from trntop.core.model import Column, Inventory, Phase, Stage
-from trntop.pipeline.axis import Places
+from trntop.pipeline.axis import Indices
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +120,9 @@ class Observation:
     """What the nodes of one tick report; columns are read when they are needed.
 
     Args:
-        time: of the tick.
-        column: quantity → values, `[node]`, or along the parts of jobs.
-        announced: places of nodes → the stage that a training process there announced.
-        reported: place → when neuron-monitor last reported on a node; by default at each tick.
+        time: of the tick. column: quantity → values, `[node]`, or along the parts of jobs.
+        announced: indices of nodes → the stage that a training process there announced. reported:
+        index of a node → when neuron-monitor last reported on it; by default at each tick.
     """
 
     def __init__(
@@ -131,7 +130,7 @@ class Observation:
         time: float,
         column: Callable[[str], Column],
         announced: Mapping[int, Stage],
-        reported: Callable[[int], float | None] = lambda place: None,
+        reported: Callable[[int], float | None] = lambda index: None,
     ) -> None:
         self.time = time
         self.column = column
@@ -150,7 +149,7 @@ class Observation:
         self.works: npt.NDArray[np.bool_] = works > 0
         """The same; where that is unknown, nodes whose cores are busy."""
 
-    def most(self, what: str, places: Places) -> float | None:
+    def most(self, what: str, indices: Indices) -> float | None:
         """The largest value on some nodes of a quantity, or of one of `_BASELINES`."""
         column = self.column
         if what == "host":
@@ -159,16 +158,16 @@ class Observation:
             values = np.fmax.reduce([column(name) for name in _WRITTEN])
         else:
             values = column("node_vcpu_io_wait_ratio" if what == "io_wait" else what)
-        return largest(values[places])
+        return largest(values[indices])
 
-    def executed(self, places: Places) -> float | None:
+    def executed(self, indices: Indices) -> float | None:
         """When any of some nodes last reported an execution, if they report any now."""
-        active = places[self.executes[places]].tolist()
-        return max((self._reported(place) or self.time for place in active), default=None)
+        active = indices[self.executes[indices]].tolist()
+        return max((self._reported(index) or self.time for index in active), default=None)
 
-    def announced(self, places: Places) -> Stage | None:
-        for place in self._announced.keys() & places.tolist() if self._announced else ():
-            if (stage := self._announced[place]) in (*_HOST_WORK, *_EXECUTING):
+    def announced(self, indices: Indices) -> Stage | None:
+        for index in self._announced.keys() & indices.tolist() if self._announced else ():
+            if (stage := self._announced[index]) in (*_HOST_WORK, *_EXECUTING):
                 return stage
         return None
 
@@ -179,9 +178,9 @@ class Run:
 
     job: str | None
     """None: nodes that report no steps."""
-    places: Places = field(default_factory=lambda: np.empty(0, np.int64))
+    indices: Indices = field(default_factory=lambda: np.empty(0, np.int64))
     """Its nodes on the tick's axis."""
-    reports: Places = field(default_factory=lambda: np.empty(0, np.int64))
+    reports: Indices = field(default_factory=lambda: np.empty(0, np.int64))
     """Its parts on the tick's axis of jobs."""
     cooperates: bool = True
     """Whether its nodes work together: those that serve requests do not."""
@@ -260,14 +259,14 @@ class Run:
     def update(self, seen: Observation) -> None:
         now, first = seen.time, self._first is None
         self._first, self.ended = bool(self._first), False
-        if not len(self.places):
+        if not len(self.indices):
             self.stage, self.why, self.paused = None, "", 0.0
             return
         on_time = self.moved is None or now - self.moved <= self.usual + TUNING.step_slack
         if self.job is None or on_time:
-            if seen.executes[self.places].any():
+            if seen.executes[self.indices].any():
                 self.executed = now
-        elif (executed := seen.executed(self.places)) is not None:
+        elif (executed := seen.executed(self.indices)) is not None:
             self.executed = max(self.executed, executed)
         if self._progresses(seen):
             if self.stage is Stage.TRAINING and self.moved is not None and np.isnan(self.step):
@@ -286,7 +285,7 @@ class Run:
         self.announced = announced is not None
         elapsed, self._updated = now - self._updated, now
         if self.moved is None:
-            compiling = announced is None and bool(seen.most("node_compilers", self.places))
+            compiling = announced is None and bool(seen.most("node_compilers", self.indices))
             self.stage = Stage.COMPILING if compiling else announced
             self.why = "compilers run" if compiling else "reported by the job" * self.announced
             return
@@ -301,10 +300,10 @@ class Run:
             self.stage = Stage.TRAINING if warm else Stage.WARMING_UP
             self._warm |= warm
             self.why = f"step {units.count(self.step)}" if reports else "executions complete"
-            if warm and seen.works[self.places].any():
+            if warm and seen.works[self.indices].any():
                 self._learn_baseline(seen)
             return
-        if announced is None and _ended(seen, self.places):
+        if announced is None and _ended(seen, self.indices):
             # The step stays: its last record is still reported for a while.
             self.stage, self.why, self.paused = None, "", 0.0
             self.began, self.moved, self.steps, self._warm = None, None, 0, False
@@ -347,7 +346,7 @@ class Run:
 
     def _progresses(self, seen: Observation) -> bool:
         """Whether it has made progress since the tick before."""
-        works = bool(seen.works[self.places].any())
+        works = bool(seen.works[self.indices].any())
         if self.job is None:
             return works
         newest = largest(seen.column("job_step")[self.reports])
@@ -389,7 +388,7 @@ class Run:
 
     def _announced(self, seen: Observation) -> Stage | None:
         """The stage that its processes announced, while it may explain a pause."""
-        stage = seen.announced(self.places)
+        stage = seen.announced(self.indices)
         active = self.executed if self.moved is None else max(self.executed, self.moved)
         silent = self.moved is not None and seen.time - active > TUNING.max_silence
         return None if stage in _EXECUTING and silent else stage
@@ -444,20 +443,20 @@ class Run:
             return
         self._baseline_time = seen.time
         for name in _BASELINES:
-            value = seen.most(name, self.places)
+            value = seen.most(name, self.indices)
             if value is not None:
                 usual = self.baseline.setdefault(name, value)
                 self.baseline[name] = usual + TUNING.baseline_weight * (value - usual)
 
     def _rise(self, name: str, seen: Observation) -> float:
         """How far the largest value of its hosts is above the usual one; 0 where unknown."""
-        value = seen.most(name, self.places)
+        value = seen.most(name, self.indices)
         return 0.0 if value is None else value - self.baseline.get(name, value)
 
     def _explain(self, seen: Observation) -> tuple[Stage | None, str]:
         """Why it pauses, where the job does not report it."""
-        places = self.places
-        utilization = seen.column("node_neuroncore_utilization_mean_ratio")[places]
+        indices = self.indices
+        utilization = seen.column("node_neuroncore_utilization_mean_ratio")[indices]
         known = utilization[~np.isnan(utilization)]
         if not len(known):
             return None, "no data from its cores"
@@ -467,13 +466,15 @@ class Run:
         ):
             return Stage.EVALUATING, "executions continue without steps"
         busy = float((known > TUNING.busy).mean())
-        lowest = seen.column("node_neuroncore_utilization_min_ratio")[places]
-        self.all_busy = busy == 1 and len(known) == len(places) and not (lowest < TUNING.busy).any()
-        if seen.most("node_compilers", places):
+        lowest = seen.column("node_neuroncore_utilization_min_ratio")[indices]
+        self.all_busy = (
+            busy == 1 and len(known) == len(indices) and not (lowest < TUNING.busy).any()
+        )
+        if seen.most("node_compilers", indices):
             return Stage.COMPILING, "compilers run"
         for name, why in _WRITES.items():
             usual = TUNING.writing_factor * self.baseline.get(name, 0.0)
-            if (seen.most(name, places) or 0.0) > max(TUNING.writing, usual):
+            if (seen.most(name, indices) or 0.0) > max(TUNING.writing, usual):
                 return Stage.CHECKPOINTING, why
         if busy >= TUNING.busy or (len(known) > 2 and busy > 1 / 3):
             which = "all cores" if busy == 1 else f"cores of {units.percent(busy)} of nodes"
@@ -570,11 +571,11 @@ def _compiling(columns: Mapping[str, Column], inventory: Inventory) -> str:
     return f"{text}, cache at {cache}" if cache else text
 
 
-def _ended(seen: Observation, places: Places) -> bool:
+def _ended(seen: Observation, indices: Indices) -> bool:
     """Whether no process is left, on nodes whose cores are monitored."""
-    runtimes = seen.column("node_runtimes")[places]
+    runtimes = seen.column("node_runtimes")[indices]
     runtimes = runtimes[~np.isnan(runtimes)]
-    utilization = seen.column("node_neuroncore_utilization_mean_ratio")[places]
+    utilization = seen.column("node_neuroncore_utilization_mean_ratio")[indices]
     return bool(len(runtimes)) and not runtimes.any() and not np.isnan(utilization).all()
 
 

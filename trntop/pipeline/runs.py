@@ -8,7 +8,7 @@ import numpy as np
 
 from trntop.catalog import NEURON_MONITOR, Entity, Provenance
 from trntop.core.model import NO_VALUE, Column, NodeView, Phase
-from trntop.pipeline.axis import PartAxis, Places
+from trntop.pipeline.axis import Indices, PartAxis
 from trntop.pipeline.phase import INPUTS, Observation, Run, median
 from trntop.pipeline.phase import TUNING as PHASE
 from trntop.pipeline.statistics import Ewma, Mask, Members
@@ -37,7 +37,7 @@ class RunTuning:
 
 
 TUNING = RunTuning()
-_NO_PLACES: Places = np.empty(0, np.int64)
+_NO_INDICES: Indices = np.empty(0, np.int64)
 
 
 class _Nodes(Members):
@@ -73,8 +73,8 @@ class Runs:
         self.job_of: dict[str, str] = {}
         """Node → the job that it last reported steps of, or that its rate assigns it to."""
         self.nodes = _Nodes()
-        self._reports: dict[str, Places] = {}
-        """Job → the places of its parts on the tick's axis."""
+        self._reports: dict[str, Indices] = {}
+        """Job → the indices of its parts on the axis of the tick."""
         self._reporting: frozenset[str] = frozenset()
         """Nodes that report steps."""
         self._rates = Ewma(TUNING.rate_half_life)
@@ -82,7 +82,7 @@ class Runs:
         """Nodes that report no steps → the job with the same rate in the last comparison."""
         self._version = -1
         self._announcing: list[int] = []
-        """Places of nodes whose training processes ever announced a stage."""
+        """Indices of nodes whose training processes ever announced a stage."""
         self.lockstep: dict[str, str] = {}
         """Nodes that belong to no known job → a node with which they execute in lockstep."""
         self._in_step: dict[str, str] = {}
@@ -96,26 +96,26 @@ class Runs:
         if tick.version != self._version:
             self._version = tick.version
             self._announcing = [
-                place for place, view in enumerate(tick.views) if view.inventory.stages
+                index for index, view in enumerate(tick.views) if view.inventory.stages
             ]
-        phases = ((place, tick.views[place].frame.phase) for place in self._announcing)
+        phases = ((index, tick.views[index].frame.phase) for index in self._announcing)
         announced = {
-            place: phase.stage
-            for place, phase in phases
+            index: phase.stage
+            for index, phase in phases
             if phase is not None and phase.provenance is Provenance.REPORTED
         }
         seen = Observation(
-            tick.time, tick.column, announced, lambda place: newest_report(tick.views[place])[0]
+            tick.time, tick.column, announced, lambda index: newest_report(tick.views[index])[0]
         )
         self._note_activity(tick, seen)
         self._rates.push(tick.time, tick.nodes, seen.rates)
         self._match(tick)
         for job, run in self.by_job.items():
-            run.reports = _NO_PLACES if job is None else self._reports.get(job, _NO_PLACES)
-            run.cooperates = job is not None or bool(self.nodes.cooperates[run.places].any())
+            run.reports = _NO_INDICES if job is None else self._reports.get(job, _NO_INDICES)
+            run.cooperates = job is not None or bool(self.nodes.cooperates[run.indices].any())
             run.update(seen)
             if run.quiet:
-                tick.quiet[run.places] = True
+                tick.quiet[run.indices] = True
         tick.job_of = self.job_of
         tick.runs = self
 
@@ -155,21 +155,21 @@ class Runs:
         self._jobs = jobs
         reporting: dict[str, str] = {}
         reports: dict[str, list[int]] = {}
-        place = 0
+        index = 0
         for node, names in zip(tick.nodes.keys, jobs.parts, strict=True):
             for name in names:
-                reports.setdefault(str(name), []).append(place)
-                place += 1
+                reports.setdefault(str(name), []).append(index)
+                index += 1
             if names:
                 reporting[str(node)] = str(names[0])
-        self._reports = {job: np.array(places, np.int64) for job, places in reports.items()}
+        self._reports = {job: np.array(indices, np.int64) for job, indices in reports.items()}
         # Nodes assigned to a job whose reporters have moved on to another one are free again.
         left = {job for node, job in self.job_of.items() if reporting.get(node, job) != job}
         left -= reports.keys()
         known = {
             node: job
             for node, job in self.job_of.items()
-            if node in tick.nodes.place and job not in left
+            if node in tick.nodes.index_of and job not in left
         }
         self.job_of = known | reporting
         self._reporting = frozenset(reporting)
@@ -177,17 +177,17 @@ class Runs:
 
     def _assign(self, tick: Tick) -> None:
         members: dict[str | None, list[int]] = {}
-        for place, node in enumerate(tick.nodes.keys):
-            members.setdefault(self.job_of.get(str(node)), []).append(place)
+        for index, node in enumerate(tick.nodes.keys):
+            members.setdefault(self.job_of.get(str(node)), []).append(index)
         for job in self.by_job.keys() | members.keys():
             run = self.by_job.setdefault(job, Run(job))
-            run.places = np.array(members.get(job, ()), np.int64)
+            run.indices = np.array(members.get(job, ()), np.int64)
             if job is not None:
-                self.nodes.cooperates[run.places] = True
+                self.nodes.cooperates[run.indices] = True
         self.by_job = {
             job: run
             for job, run in self.by_job.items()
-            if len(run.places) or tick.time - run.seen < TUNING.evict_after
+            if len(run.indices) or tick.time - run.seen < TUNING.evict_after
         }
 
     def _match(self, tick: Tick) -> None:
@@ -201,10 +201,10 @@ class Runs:
             return
         self._next_match = tick.time + TUNING.match_interval
         self._find_lockstep(tick, rates)
-        place = tick.nodes.place
+        index = tick.nodes.index_of
         usual = {
             job: median(
-                rates[[place[node] for node in self._reporting if self.job_of[node] == job]]
+                rates[[index[node] for node in self._reporting if self.job_of[node] == job]]
             )
             for job in set(self.job_of.values())
         }
@@ -212,7 +212,7 @@ class Runs:
         for node in map(str, tick.nodes.keys):
             if node in self.job_of:
                 continue
-            rate = float(rates[place[node]])
+            rate = float(rates[index[node]])
             same = [
                 job for job, own in usual.items() if own and abs(rate / own - 1) < TUNING.same_rate
             ]
@@ -232,8 +232,8 @@ class Runs:
         """
         nodes = list(map(str, tick.nodes.keys))
         free = self.nodes.cooperates & (rates > 0) & (self._rates.age >= TUNING.min_rate_age)
-        free[[tick.nodes.place[node] for node in self.job_of]] = False
-        rate = {nodes[place]: float(rates[place]) for place in np.flatnonzero(free).tolist()}
+        free[[tick.nodes.index_of[node] for node in self.job_of]] = False
+        rate = {nodes[index]: float(rates[index]) for index in np.flatnonzero(free).tolist()}
         usual: dict[str, list[float]] = {}
         for node, first in self.lockstep.items():
             if node in rate:

@@ -244,7 +244,7 @@ class SourceBuffer:
         if before is not None:
             columns = columns | self._rates(sample, self.columns, self.keys, time - before)
         totals = np.array(list(self.totals.values()))
-        columns.update({name: totals[place : place + 1] for place, name in enumerate(self.totals)})
+        columns.update({name: totals[index : index + 1] for index, name in enumerate(self.totals)})
         if self.name == NEURON_MONITOR:  # the others report everything: what is missing is lost
             self._keep_older(columns, sample, time)
         for name in sample.absent:
@@ -337,8 +337,8 @@ def _merge(parts: dict[str, _Part], now: float) -> _Merged:
         key_sets = [sample.keys.get(entity, ()) for sample in samples]
         labels = tuple(sorted(set(chain.from_iterable(key_sets)), key=str))
         keys[entity] = labels
-        place = {label: index for index, label in enumerate(labels)}
-        places = [place[key] for key in chain.from_iterable(key_sets)]
+        index_of = {label: index for index, label in enumerate(labels)}
+        indices = [index_of[key] for key in chain.from_iterable(key_sets)]
         rows = np.repeat(
             np.arange(len(samples)), [len(keys_of_sample) for keys_of_sample in key_sets]
         )
@@ -355,7 +355,7 @@ def _merge(parts: dict[str, _Part], now: float) -> _Merged:
                 for keys_of_sample, absent in zip(current, nothing, strict=True)
             ]
             table = np.full((len(samples), len(names), len(labels)), np.nan)
-            table[rows, :, places] = np.concatenate(rows_of_parts).reshape(len(names), -1).T
+            table[rows, :, indices] = np.concatenate(rows_of_parts).reshape(len(names), -1).T
             merged = combine_rows(table.reshape(len(samples), -1), rule)
             columns.update(zip(names, merged.reshape(len(names), -1), strict=True))
     expires = min((part.changes(now) for part in parts.values()), default=now)
@@ -369,9 +369,9 @@ def _fresh(status: Status) -> Status:
 
 def aligned(values: Column, old: tuple[Key, ...], new: tuple[Key, ...]) -> Column:
     """`values` along `old` laid out along `new`; what `old` lacks is absent."""
-    place = {key: index for index, key in enumerate(old)}
+    index_of = {key: index for index, key in enumerate(old)}
     result = np.full(len(new), np.nan)
     for index, key in enumerate(new):
-        if key in place:
-            result[index] = values[place[key]]
+        if key in index_of:
+            result[index] = values[index_of[key]]
     return result

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trntop.core.model import NO_VALUE, Column
-from trntop.pipeline.axis import Along, Axis, PartAxis, Places, carried
+from trntop.pipeline.axis import Axis, AxisLike, Indices, PartAxis, realigned
 
 Mask = npt.NDArray[np.bool_]
 Scalar = TypeVar("Scalar", bound=np.generic)
@@ -43,11 +43,11 @@ class Members:
         for name, blank in self.BLANK.items():
             setattr(self, name, np.full(0, blank))
 
-    def follow(self, axis: Along) -> bool:
+    def follow(self, axis: AxisLike) -> bool:
         """Realigns the columns with an axis; returns whether it is a new one."""
         if axis is self.axis:
             return False
-        old = np.full(len(axis), -1) if self.axis is None else axis.places_in(self.axis)
+        old = np.full(len(axis), -1) if self.axis is None else axis.indices_in(self.axis)
         known = old >= 0
         for name, blank in self.BLANK.items():
             before = getattr(self, name)
@@ -127,7 +127,7 @@ class Cusum(Members):
         self._allowance = allowance
         self._ceiling = ceiling
 
-    def step(self, time: float, axis: Along, values: Column) -> Column:
+    def step(self, time: float, axis: AxisLike, values: Column) -> Column:
         """The scores after one value per member; an absent value leaves its score unchanged."""
         self.follow(axis)
         score = np.clip(self.score + (values - self._allowance), 0.0, self._ceiling)
@@ -146,7 +146,7 @@ class Onset(Members):
     duration: Column
     """Seconds from then to the newest value above 0."""
 
-    def step(self, time: float, axis: Along, values: Column) -> None:
+    def step(self, time: float, axis: AxisLike, values: Column) -> None:
         self.follow(axis)
         begun = np.where(np.isnan(self.since), time, self.since)
         holds, unknown = values > 0, np.isnan(values)
@@ -177,7 +177,7 @@ class Growth:
         if self._axis is None:
             self._before = np.full(totals.shape, NO_VALUE)
         elif axis is not self._axis:
-            self._before = carried(self._before, self._axis, axis)
+            self._before = realigned(self._before, self._axis, axis)
         self._axis = axis
         present = ~np.isnan(totals)
         growth = increase(self._before, totals)
@@ -213,7 +213,7 @@ class Sums:
             self._totals.append((-np.inf, np.zeros(values.shape)))
         elif axis is not self._axis:
             for index, (time_then, total) in enumerate(self._totals):
-                self._totals[index] = time_then, np.nan_to_num(carried(total, self._axis, axis))
+                self._totals[index] = time_then, np.nan_to_num(realigned(total, self._axis, axis))
         self._axis = axis
         total = self._totals[-1][1] + values
         self._totals.append((time, total))
@@ -324,7 +324,7 @@ class RollingMean:
 
     def _follow(self, before: Axis | PartAxis, axis: Axis | PartAxis) -> None:
         def moved(table: Table) -> Table:
-            return np.nan_to_num(carried(table, before, axis))
+            return np.nan_to_num(realigned(table, before, axis))
 
         self._older = [(time, moved(table)) for time, table in self._older]
         self._newer = [(time, moved(table)) for time, table in self._newer]
@@ -336,7 +336,7 @@ class RollingMean:
         return self._time - self._begin
 
 
-def excess(values: Column, groups: Places) -> Column:
+def excess(values: Column, groups: Indices) -> Column:
     """The share by which each value exceeds the median of its group.
 
     NaN also in groups whose median is 0, which do nothing.
@@ -345,7 +345,7 @@ def excess(values: Column, groups: Places) -> Column:
     return values / np.where(median > 0, median, NO_VALUE) - 1.0
 
 
-def group_median(values: Column, groups: Places) -> Column:
+def group_median(values: Column, groups: Indices) -> Column:
     """The median of each member's group."""
     result = np.full(len(values), NO_VALUE)
     known = np.flatnonzero(~np.isnan(values))
@@ -388,7 +388,7 @@ def node_largest(axis: PartAxis, values: Column) -> Column:
     return largest
 
 
-def group_mean(values: Column, groups: Places, size: int) -> Column:
+def group_mean(values: Column, groups: Indices, size: int) -> Column:
     """The mean of each group, `[group]`."""
     known = ~np.isnan(values)
     counts = np.bincount(groups[known], minlength=size)

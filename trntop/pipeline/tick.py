@@ -128,7 +128,7 @@ class Axes:
         self._inventories: list[Inventory] = []
         self._parts: dict[Entity, PartAxis] = {}
         self._changed: dict[Entity, set[int]] = {}
-        """Places of the nodes whose inventory has changed since an entity's axis was requested."""
+        """Indices of the nodes whose inventory has changed since an entity's axis was requested."""
 
     def tick(self, cluster: Cluster) -> Tick:
         """Lays a cluster out."""
@@ -143,9 +143,9 @@ class Axes:
             # Inventories are replaced when they change, which is rare; keys seldom are among it.
             self.version += 1
             pairs = enumerate(zip(before, self._inventories, strict=True))
-            changed = [place for place, (old, new) in pairs if old is not new]
-            for places in self._changed.values():
-                places.update(changed)
+            changed = [index for index, (old, new) in pairs if old is not new]
+            for indices in self._changed.values():
+                indices.update(changed)
         self.ticks += 1
         return Tick(cluster, self._nodes, views, self)
 

@@ -14,7 +14,7 @@ from trntop.catalog import COLLECTIVES, Entity
 from trntop.core import units
 from trntop.core.model import Column, Evidence, Severity
 from trntop.core.settings import Analysis as Settings
-from trntop.pipeline.axis import Axis, PartAxis, Places
+from trntop.pipeline.axis import Axis, Indices, PartAxis
 from trntop.pipeline.statistics import group_mean
 from trntop.pipeline.tick import Tick
 
@@ -82,7 +82,7 @@ class CommBound:
         )  # fmt: skip
         self._axis: PartAxis | None = None
         self._jobs = Axis()
-        self._job: Places = np.empty(0, np.int64)
+        self._job: Indices = np.empty(0, np.int64)
         """Place of the job of each part of a job on a node."""
         self._steps: dict[str, _Steps] = {}
         self._job_steps: Column = np.empty(0)
@@ -106,22 +106,22 @@ class CommBound:
             self._job_steps = job_steps
         awake = np.bincount(self._job, ~tick.quiet[axis.owner], len(self._jobs))
         excess = np.full(len(self._jobs), np.nan)
-        for place, job in enumerate(map(str, self._jobs.keys)):
+        for index, job in enumerate(map(str, self._jobs.keys)):
             run = tick.runs.by_job.get(job)
-            if not awake[place] or run is None or not run.usual:
+            if not awake[index] or run is None or not run.usual:
                 continue
             steps = self._steps.setdefault(job, _Steps())
-            means = [float(mean[place]) for mean, _ in self._shares]
-            least = [float(least[place]) for _, least in self._shares]
+            means = [float(mean[index]) for mean, _ in self._shares]
+            least = [float(least[index]) for _, least in self._shares]
             steps.update(tick.time, run.step, means, least)
             steps.drop(tick.time - max(self._settings.window, TUNING.least_steps * run.usual))
-            excess[place] = steps.excess(tick.time, self._limits)
+            excess[index] = steps.excess(tick.time, self._limits)
         return self._with_floors(tick, excess)
 
     def _with_floors(self, tick: Tick, excess: Column) -> Signal:
         """Adds the floors of jobs without shares; a floor says nothing of exposed communication."""
         jobs, runs = self._jobs, tick.runs.by_job
-        keys = (*jobs.keys, *(job for job in runs if job not in jobs.place))
+        keys = (*jobs.keys, *(job for job in runs if job not in jobs.index_of))
         if keys != self._subjects.keys:
             self._subjects = Axis(keys)
         values = np.append(excess, np.full(len(keys) - len(excess), np.nan))
@@ -132,10 +132,10 @@ class CommBound:
             floors = np.where(takes_part, tick.column(_FLOOR), np.nan)
             limit = max(self._settings.comm_share, TUNING.least_limit)
             for job, run in without.items():
-                known = floors[run.places][~np.isnan(floors[run.places])]
+                known = floors[run.indices][~np.isnan(floors[run.indices])]
                 if len(known):
                     floor = self._floors[job] = float(known.mean())
-                    values[self._subjects.place[job]] = floor / limit
+                    values[self._subjects.index_of[job]] = floor / limit
         return Signal(self._subjects, values, 1.0, self._settings.clear_ratio, TUNING.far)
 
     def _has_shares(self, job: str | None) -> bool:
@@ -155,18 +155,18 @@ class CommBound:
         jobs = Axis(sorted(set(names)))
         if jobs.keys != self._jobs.keys:
             self._jobs = jobs
-            self._steps = {job: one for job, one in self._steps.items() if job in jobs.place}
-        self._job = np.array([self._jobs.place[name] for name in names], np.int64)
+            self._steps = {job: one for job, one in self._steps.items() if job in jobs.index_of}
+        self._job = np.array([self._jobs.index_of[name] for name in names], np.int64)
         self._axis, self._job_steps = axis, np.full(1, np.nan)
 
     def verdict(self, key: Hashable, tick: Tick) -> Verdict:
         if key in self._floors:
             return self._floor_verdict(key, tick)
         settings, job = self._settings, str(key)
-        place = self._jobs.place[job]
+        index = self._jobs.index_of[job]
         steps = self._steps[job]
         means = steps.means()
-        nodes = int((self._job == place).sum())
+        nodes = int((self._job == index).sum())
         _, what, name, whole = _RATIOS[settings.comm_ratio]
         critical = means[1] > self._limits[1]
         worst = 0
@@ -186,7 +186,7 @@ class CommBound:
         ]
         exposed = f", {_percent(means[1], self._limits[1])} exposed"
         before, share = steps.before[worst], means[worst]
-        kinds = self._kinds(place, tick)
+        kinds = self._kinds(index, tick)
         evidence += [
             Evidence(f"{title} {units.percent(value)} of step time", None, quantity, value)
             for quantity, title, value in kinds
@@ -204,7 +204,7 @@ class CommBound:
                 "share": f"{shown} {whole}{note}",
                 "kind": kind,
                 "exposed": exposed if critical and what == "communication" else "",
-                "culprit": self._culprit(place, tick),
+                "culprit": self._culprit(index, tick),
             },
             severity=Severity.CRITICAL if critical else Severity.WARNING,
             job=job,
@@ -215,7 +215,7 @@ class CommBound:
     def _floor_verdict(self, key: Hashable, tick: Tick) -> Verdict:
         run = tick.runs.by_job[cast(str | None, key)]
         floor, limit = self._floors[key], self._settings.comm_share
-        size = len(run.places)
+        size = len(run.indices)
         nodes = f"{size} node{'s' * (size != 1)}"
         note = f" (limit {100 * limit:.1f} %)" if _is_near(floor, limit) else ""
         text = (
@@ -316,15 +316,15 @@ class _Steps:
         the limit as well.
         """
         excess, far, everywhere = float("nan"), False, False
-        for place, limit in enumerate(limits):
+        for index, limit in enumerate(limits):
             limit = max(limit, TUNING.least_limit)
-            values = [row.means[place] for row in self._rows]
+            values = [row.means[index] for row in self._rows]
             known = [value for value in values if value == value]
             if known and len(values) >= TUNING.least_steps:
                 least = min(_mean(known), statistics.median_low(known), *known[-2:]) / limit
                 excess = least if excess != excess else max(excess, least)
-            everywhere |= min(row.least[place] for row in list(self._rows)[-2:]) > limit
-            far |= self._is_far(place, TUNING.far * limit)
+            everywhere |= min(row.least[index] for row in list(self._rows)[-2:]) > limit
+            far |= self._is_far(index, TUNING.far * limit)
         if not far and not excess > 1.0:
             self._above = self.since = None
             return excess
@@ -339,10 +339,10 @@ class _Steps:
         lasts = now - self._above >= longer
         return min(excess, 0.99 * TUNING.far) if lasts else 1.0
 
-    def _is_far(self, place: int, limit: float) -> bool:
+    def _is_far(self, index: int, limit: float) -> bool:
         """Whether the newest steps of all nodes, two and some seconds, are far above a limit."""
         for row in reversed(self._rows):
-            if not row.least[place] > limit:
+            if not row.least[index] > limit:
                 return False
             if self._rows[-1].time - row.time >= TUNING.far_seconds:
                 return True
@@ -368,7 +368,7 @@ def _is_near(share: float, limit: float) -> bool:
 
 
 def _means(rows: Sequence[Step]) -> list[float]:
-    return [_mean([row.means[place] for row in rows]) for place in range(_JUDGED)]
+    return [_mean([row.means[index] for row in rows]) for index in range(_JUDGED)]
 
 
 def _mean(values: list[float]) -> float:

@@ -18,7 +18,7 @@ from trntop.catalog import (
 )
 from trntop.core.model import Column, Evidence, Key, NodeView
 from trntop.core.settings import Analysis as Settings
-from trntop.pipeline.axis import Axis, PartAxis, Places, carried
+from trntop.pipeline.axis import Axis, Indices, PartAxis, realigned
 from trntop.pipeline.statistics import Growth
 from trntop.pipeline.tick import Tick
 
@@ -75,9 +75,9 @@ class DeviceLost:
     def reset(self) -> None:
         self._parts = PartAxis(Axis(), ())
         self._axis = self._parts
-        """The devices, and before those of each node a place for `SOME`."""
-        self._places: Places = np.empty(0, np.int64)
-        """Places of the devices on it."""
+        """The devices, preceded on each node by an entry for `SOME`."""
+        self._indices: Indices = np.empty(0, np.int64)
+        """Indices of the devices on it."""
         self._seen: Column = np.empty((len(_COUNTS), 0))
         """1 where a source has listed a device, `[source, device]`."""
         self._most: Column = np.empty(0)
@@ -93,30 +93,30 @@ class DeviceLost:
             self._rekey(parts)
         known = np.array([_any_known(tick, names) for names in _COUNTS.values()])
         values = np.full(len(self._axis), np.nan)
-        values[self._places] = np.where(known.any(axis=0), 0.0, np.nan)
+        values[self._indices] = np.where(known.any(axis=0), 0.0, np.nan)
         missing: dict[_Subject, _Missing] = {}
-        for place, source in self._unseen(tick, known):
-            node, device = parts.key(place)
+        for index, source in self._unseen(tick, known):
+            node, device = parts.key(index)
             read = _read(tick.view(node), source)
             loss = self._missing.get((node, device)) or _Missing(source, tick.time, read)
             missing[node, device] = loss
             stated = _lost(tick.view(node).inventory.device_links.get(int(device), {}))
-            values[self._places[place]] = 1.0 if read > loss.read or stated else np.nan
+            values[self._indices[index]] = 1.0 if read > loss.read or stated else np.nan
         self._count(tick, missing, values)
         self._missing = missing
         np.fmax(self._seen, known, out=self._seen)
         return Signal(self._axis, values, 0.5, 0.5)
 
     def _rekey(self, parts: PartAxis) -> None:
-        self._seen = np.nan_to_num(carried(self._seen, self._parts, parts))
+        self._seen = np.nan_to_num(realigned(self._seen, self._parts, parts))
         if parts.nodes is not self._parts.nodes:
-            self._most = carried(self._most, self._parts.nodes, parts.nodes)
+            self._most = realigned(self._most, self._parts.nodes, parts.nodes)
         self._parts = parts
         self._axis = PartAxis(parts.nodes, [(SOME, *keys) for keys in parts.parts])
-        self._places = np.arange(len(parts)) + parts.owner + 1
+        self._indices = np.arange(len(parts)) + parts.owner + 1
 
     def _unseen(self, tick: Tick, known: Mask) -> Iterator[tuple[int, str]]:
-        """Places of devices that a source no longer lists, with the source."""
+        """Indices of devices that a source no longer lists, with the source."""
         owner = self._parts.owner
         gone = (self._seen > 0) & ~known
         for row, source in enumerate(_COUNTS):
@@ -129,9 +129,9 @@ class DeviceLost:
                     listed[node] |= any(
                         map(_lost, tick.views[node].inventory.device_links.values())
                     )
-            places = np.flatnonzero(gone[row] & listed[owner]).tolist()
-            gone[:, places] = False
-            yield from ((place, source) for place in places)
+            indices = np.flatnonzero(gone[row] & listed[owner]).tolist()
+            gone[:, indices] = False
+            yield from ((index, source) for index in indices)
 
     def _count(self, tick: Tick, missing: dict[_Subject, _Missing], values: Column) -> None:
         """Losses that only the number of devices shows."""
@@ -139,29 +139,29 @@ class DeviceLost:
         starts = self._axis.starts[:-1]
         values[starts] = np.where(np.isnan(count), np.nan, 0.0)
         more = ~(self._most >= count) & ~np.isnan(count)
-        for place in np.flatnonzero(more | (count < self._most)).tolist():
-            view = tick.views[place]
+        for index in np.flatnonzero(more | (count < self._most)).tolist():
+            view = tick.views[index]
             machine = view.inventory.facts.get("instance_id", "")
             other = machine != self._machines.get(view.name, machine)
-            if more[place] or other:
+            if more[index] or other:
                 # The first reading, a device more, or another machine under the same name.
-                self._most[place] = count[place]
+                self._most[index] = count[index]
                 self._machines[view.name] = machine
                 continue
             named = sum(node == view.name for node, _ in missing)
-            if self._most[place] - count[place] > named:
+            if self._most[index] - count[index] > named:
                 read = _read(view, NEURON_MONITOR)
                 key = (view.name, SOME)
                 loss = self._missing.get(key) or _Missing(NEURON_MONITOR, tick.time, read)
                 missing[key] = loss
-                values[starts[place]] = 1.0 if read > loss.read else np.nan
+                values[starts[index]] = 1.0 if read > loss.read else np.nan
 
     def verdict(self, key: Hashable, tick: Tick) -> Verdict:
         assert isinstance(key, tuple)
         node, device = key
         view, loss = tick.view(node), self._missing[node, device]
         count = view.frame.value("node_devices")
-        most = float(self._most[tick.nodes.place[node]])
+        most = float(self._most[tick.nodes.index_of[node]])
         evidence = []
         basis = loss.source
         if device == SOME:
@@ -217,10 +217,10 @@ class EccUncorrected:
         names = [name for source in self._SOURCES for name in _COUNTS[source]]
         growth = self._growth.push(axis, np.array([tick.column(name) for name in names]))
         values: Column = np.fmax.reduce(growth, axis=0)
-        for place in np.flatnonzero(values > 0).tolist():
+        for index in np.flatnonzero(values > 0).tolist():
             first = len(_COUNTS[NEURON_MONITOR])
-            new = np.array([np.nansum(growth[:first, place]), np.nansum(growth[first:, place])])
-            key = axis.key(place)
+            new = np.array([np.nansum(growth[:first, index]), np.nansum(growth[first:, index])])
+            key = axis.key(index)
             known = self._errors.get(key)
             if known is None or tick.time - known.last > TUNING.same_episode:
                 known = self._errors[key] = _Errors(tick.time, tick.time, np.zeros(2))
@@ -234,11 +234,11 @@ class EccUncorrected:
         view, known = tick.view(node), self._errors[node, device]
         source = self._SOURCES[int(known.counts.argmax())]
         count = round(float(known.counts.max()))
-        place = view.inventory.of(Entity.DEVICE).index(device)
+        index = view.inventory.of(Entity.DEVICE).index(device)
         counted = [
             Evidence(f"{_said(name)}: {total:.0f} in all", node, name, total)
             for name in _COUNTS[source]
-            if (total := view.frame.at(name, place))
+            if (total := view.frame.at(name, index))
         ]
         fields = {
             "device": f"device {device}",

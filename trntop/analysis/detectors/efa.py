@@ -19,7 +19,7 @@ from trntop.catalog.efa import ERROR_KINDS
 from trntop.core import units
 from trntop.core.model import NO_VALUE, Column, Evidence, Severity
 from trntop.core.settings import Analysis as Settings
-from trntop.pipeline.axis import Axis, PartAxis, Places
+from trntop.pipeline.axis import Axis, Indices, PartAxis
 from trntop.pipeline.statistics import (
     Mask,
     Members,
@@ -106,34 +106,34 @@ class _EfaDetector:
         """The value of each device, and since when it has been faulty."""
         raise NotImplementedError
 
-    def _faulty(self, key: Hashable) -> tuple[int, Places]:
-        """The place of a device, and of all that it represents."""
+    def _faulty(self, key: Hashable) -> tuple[int, Indices]:
+        """The index of a device, and of all that it represents."""
         axis = self._devices.axis
-        place = axis.find(key)
-        assert place is not None
-        owner, above = axis.owner[place], self._values > 1.0
+        index = axis.find(key)
+        assert index is not None
+        owner, above = axis.owner[index], self._values > 1.0
         if not _is_whole(axis, above)[owner]:
-            return place, np.array([place])
-        return place, np.flatnonzero(above & (axis.owner == owner))
+            return index, np.array([index])
+        return index, np.flatnonzero(above & (axis.owner == owner))
 
     def _verdict(
-        self, tick: Tick, place: int, places: Places, symptom: str, evidence: tuple[Evidence, ...],
-        since: float | None, severity: Severity | None = None,
+        self, tick: Tick, index: int, indices: Indices, symptom: str,
+        evidence: tuple[Evidence, ...], since: float | None, severity: Severity | None = None,
     ) -> Verdict:  # fmt: skip
-        node, device = self._devices.axis.key(place)
-        component = None if len(places) > 1 else f"efa:{device}"
-        fields = {"card": self._name(places), "symptom": symptom}
+        node, device = self._devices.axis.key(index)
+        component = None if len(indices) > 1 else f"efa:{device}"
+        fields = {"card": self._name(indices), "symptom": symptom}
         return Verdict.at(
             tick, node, fields, *evidence, component=component, severity=severity, since=since
         )
 
-    def _name(self, places: Places) -> str:
+    def _name(self, indices: Indices) -> str:
         """`rdmap16s27`, or `14 of 16 EFA devices`."""
         axis = self._devices.axis
-        if len(places) == 1:
-            return str(axis.key(int(places[0]))[1])
-        size = int(axis.sizes[axis.owner[places[0]]])
-        count = f"all {size}" if len(places) == size else f"{len(places)} of {size}"
+        if len(indices) == 1:
+            return str(axis.key(int(indices[0]))[1])
+        size = int(axis.sizes[axis.owner[indices[0]]])
+        count = f"all {size}" if len(indices) == size else f"{len(indices)} of {size}"
         return f"{count} EFA devices"
 
 
@@ -232,78 +232,78 @@ class EfaDegraded(_EfaDetector):
 
     def verdict(self, key: Hashable, tick: Tick) -> Verdict:
         """Names the device, or the node if most of its devices are degraded."""
-        place, places = self._faulty(key)
-        node = self._devices.axis.key(place)[0]
+        index, indices = self._faulty(key)
+        node = self._devices.axis.key(index)[0]
         # Retransmits are the strongest sign; then lost traffic.
         newest = self._newest(tick)
         signs = [
-            *self._by_retransmits(newest, node, place, places),
-            *self._by_bursts(tick.time, node, place, places),
-            *self._by_loss(node, places),
-            *self._by_errors(node, places),
+            *self._by_retransmits(newest, node, index, indices),
+            *self._by_bursts(tick.time, node, index, indices),
+            *self._by_loss(node, indices),
+            *self._by_errors(node, indices),
         ]
-        retransmits = self._retransmits[places] > 1.0
-        retransmits &= newest[places] >= TUNING.critical_retransmits
-        bursts = self._in_bursts[places] > 1.0
-        bursts &= self._bursts.share[places] >= TUNING.critical_retransmits
-        loss = self._shares.value[places] > 1.0
-        loss &= self._shares.loss[places] >= TUNING.critical_loss
+        retransmits = self._retransmits[indices] > 1.0
+        retransmits &= newest[indices] >= TUNING.critical_retransmits
+        bursts = self._in_bursts[indices] > 1.0
+        bursts &= self._bursts.share[indices] >= TUNING.critical_retransmits
+        loss = self._shares.value[indices] > 1.0
+        loss &= self._shares.loss[indices] >= TUNING.critical_loss
         critical = bool((retransmits | bursts | loss).any())
-        since = self._since[places]
+        since = self._since[indices]
         return self._verdict(
-            tick, place, places, signs[0][0] if signs else "differs from its peers",
+            tick, index, indices, signs[0][0] if signs else "differs from its peers",
             tuple(evidence for _, evidence in signs),
             None if np.isnan(since).all() else float(np.nanmin(since)),
             Severity.CRITICAL if critical else Severity.WARNING,
         )  # fmt: skip
 
     def _by_retransmits(
-        self, newest: Column, node: str, place: int, places: Places
+        self, newest: Column, node: str, index: int, indices: Indices
     ) -> list[tuple[str, Evidence]]:
         """A phrase and its evidence, if this is a sign; so below."""
-        if not (self._retransmits[places] > 1.0).any():
+        if not (self._retransmits[indices] > 1.0).any():
             return []
-        ratio = float(np.nanmean(newest[places]))
-        limits = self._limits(newest, place, places)
+        ratio = float(np.nanmean(newest[indices]))
+        limits = self._limits(newest, index, indices)
         text = f"{units.percent(ratio)} retransmits {limits}"
         return [(text, Evidence(text, node, "efa_retransmit_ratio", ratio, self._limit))]
 
     def _by_bursts(
-        self, now: float, node: str, place: int, places: Places
+        self, now: float, node: str, index: int, indices: Indices
     ) -> list[tuple[str, Evidence]]:
-        bad = places[self._in_bursts[places] > 1.0]
+        bad = indices[self._in_bursts[indices] > 1.0]
         if not len(bad):
             return []
         ratio = float(np.nanmean(self._bursts.share[bad]))
         seconds = now - float(np.nanmin(self._bursts.since[bad]))
         count = int(self._bursts.count[bad].max())
-        limits = self._limits(self._bursts.share, place, places)
+        limits = self._limits(self._bursts.share, index, indices)
         text = f"{units.percent(ratio)} retransmits on average over {units.span(seconds)}"
         text += f", in {count} bursts {limits}"
         return [(text, Evidence(text, node, "efa_retransmit_ratio", ratio, self._limit))]
 
-    def _limits(self, shares: Column, place: int, places: Places) -> str:
+    def _limits(self, shares: Column, index: int, indices: Indices) -> str:
         """The limit, and the median of its peers where one device is named."""
-        others = float(self._devices.peers.median(shares)[place])
-        known = len(places) == 1 and others == others
+        others = float(self._devices.peers.median(shares)[index])
+        known = len(indices) == 1 and others == others
         peers = f", peers {units.percent(others)}" if known else ""
         return f"(limit {units.percent(self._limit)}{peers})"
 
-    def _by_loss(self, node: str, places: Places) -> list[tuple[str, Evidence]]:
-        if not (self._shares.value[places] > 1.0).any():
+    def _by_loss(self, node: str, indices: Indices) -> list[tuple[str, Evidence]]:
+        if not (self._shares.value[indices] > 1.0).any():
             return []
-        loss = float(np.max(self._shares.loss[places]))
-        carry, its = ("carry", "their") if len(places) > 1 else ("carries", "its")
+        loss = float(np.max(self._shares.loss[indices]))
+        carry, its = ("carry", "their") if len(indices) > 1 else ("carries", "its")
         text = f"{carry} {100 * loss:.0f} % less traffic than {its} peers"
         return [(text, Evidence(text, node, "efa_tx_bytes_per_second"))]
 
-    def _by_errors(self, node: str, places: Places) -> list[tuple[str, Evidence]]:
-        if not (self._errors[places] > 1.0).any():
+    def _by_errors(self, node: str, indices: Indices) -> list[tuple[str, Evidence]]:
+        if not (self._errors[indices] > 1.0).any():
             return []
-        rate = float(np.nanmean(self._error_rate[places]))
+        rate = float(np.nanmean(self._error_rate[indices]))
         growth = self._devices.growth
         counts = {
-            what: float(np.nan_to_num(growth[kind][places]).sum())
+            what: float(np.nan_to_num(growth[kind][indices]).sum())
             for kind, what in ERROR_KINDS.items()
         }
         most = max(counts, key=lambda what: counts[what])
@@ -366,24 +366,24 @@ class EfaDown(_EfaDetector):
     def verdict(self, key: Hashable, tick: Tick) -> Verdict:
         """Names the device and its symptom, or the node if most of its devices are down."""
         devices = self._devices
-        place, places = self._faulty(key)
-        node, device = devices.axis.key(place)
-        silent = float(self._usage.silent[place])
-        if devices.lost[place]:
+        index, indices = self._faulty(key)
+        node, device = devices.axis.key(index)
+        silent = float(self._usage.silent[index])
+        if devices.lost[index]:
             symptom = "not readable"
-        elif devices.inactive[place]:
+        elif devices.inactive[index]:
             link = tick.view(node).inventory.efa_links.get(str(device), {})
             symptom = f"port is {link.get('state', '').rpartition(' ')[2]}"
-        elif self._is_stuck(tick.time)[place]:
+        elif self._is_stuck(tick.time)[index]:
             symptom = "admin commands do not complete"
         else:
             symptom = "no traffic while its peers are busy"
         text = symptom
         if silent >= self._limit:
             text += f", for {units.span(silent)}"
-        evidence = (Evidence(f"{self._name(places)}: {text}", node),)
-        since = float(self._onset.since[place])
-        return self._verdict(tick, place, places, symptom, evidence, since)
+        evidence = (Evidence(f"{self._name(indices)}: {text}", node),)
+        since = float(self._onset.since[index])
+        return self._verdict(tick, index, indices, symptom, evidence, since)
 
     def _note_commands(self, tick: Tick) -> None:
         usage = self._usage
@@ -458,8 +458,8 @@ def _over(total: Column, whole: Column) -> Column:
 def _by_node(axis: PartAxis, values: Column, since: Column) -> Column:
     """Where most devices of a node are above 1, the first of them represents all."""
     for node in np.flatnonzero(_is_whole(axis, values > 1.0)).tolist():
-        places = np.arange(axis.starts[node], axis.starts[node + 1])
-        above = places[values[places] > 1.0]
+        indices = np.arange(axis.starts[node], axis.starts[node + 1])
+        above = indices[values[indices] > 1.0]
         first = above[np.argmin(np.where(np.isnan(since[above]), np.inf, since[above]))]
         values = values.copy()
         values[above[above != first]] = 0.0

@@ -109,12 +109,12 @@ class ExecutionErrors:
         totals = tick.column(_FAILED)
         unread = np.isnan(totals)  # no runtime reports
         totals = totals + np.nan_to_num(tick.column(_GENERIC))
-        for place in np.flatnonzero(self._growth.push(tick.nodes, totals) > 0).tolist():
-            failed |= self._of_runtimes(tick.views[place], tick.time)
+        for index in np.flatnonzero(self._growth.push(tick.nodes, totals) > 0).tolist():
+            failed |= self._of_runtimes(tick.views[index], tick.time)
         if tick.time >= self._due:
             self._due = tick.time + TUNING.interval
-            for place in np.flatnonzero(unread).tolist():
-                failed |= self._of_cores(tick.views[place], tick.time)
+            for index in np.flatnonzero(unread).tolist():
+                failed |= self._of_cores(tick.views[index], tick.time)
         for subject, known in list(self._known.items()):
             if tick.time - known.last > TUNING.remembered:
                 del self._known[subject]

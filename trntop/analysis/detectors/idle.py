@@ -11,7 +11,7 @@ from trntop.catalog import Entity
 from trntop.core import units
 from trntop.core.model import Column, Evidence, Key, NodeView, Runtime, Stage
 from trntop.core.settings import Analysis as Settings
-from trntop.pipeline.axis import Axis, PartAxis, carried
+from trntop.pipeline.axis import Axis, PartAxis, realigned
 from trntop.pipeline.phase import Run
 from trntop.pipeline.tick import Tick
 
@@ -77,8 +77,8 @@ class IdleAllocation:
         """NaN for a node whose utilization is unknown."""
         axis = tick.parts(Entity.RUNTIME)
         if axis is not self._axis:
-            self._since = carried(self._since, self._axis, axis)
-            self._alone = np.nan_to_num(carried(self._alone, self._axis, axis))
+            self._since = realigned(self._since, self._axis, axis)
+            self._alone = np.nan_to_num(realigned(self._alone, self._axis, axis))
             self._axis = axis
         self._nodes = tick.nodes
         known = ~np.isnan(tick.column("node_neuroncore_utilization_max_ratio"))
@@ -110,9 +110,9 @@ class IdleAllocation:
         executed = tick.column("runtime_executions_completed_per_second")
         idle = holds & ~(executed > 0) & asleep[owner]
         # While others work, a process must itself report that it does not.
-        for place in np.flatnonzero(holds & (executed == 0) & partly[owner]).tolist():
-            view, pid = tick.views[owner[place]], axis.key(place)[1]
-            idle[place] = _cores_idle(view, _runtime(view, pid))
+        for index in np.flatnonzero(holds & (executed == 0) & partly[owner]).tolist():
+            view, pid = tick.views[owner[index]], axis.key(index)[1]
+            idle[index] = _cores_idle(view, _runtime(view, pid))
         for node in np.unique(owner[idle]).tolist():
             view, own = tick.views[node], slice(axis.starts[node], axis.starts[node + 1])
             since = np.fmin.reduce(self._since[own], initial=tick.time)
@@ -124,9 +124,9 @@ class IdleAllocation:
     def verdict(self, key: Hashable, tick: Tick) -> Verdict:
         """Names the process if it is one of several."""
         node = str(key)
-        view, place = tick.view(node), self._nodes.place[key]
-        own = slice(self._axis.starts[place], self._axis.starts[place + 1])
-        since = dict(zip(self._axis.parts[place], self._since[own].tolist(), strict=True))
+        view, index = tick.view(node), self._nodes.index_of[key]
+        own = slice(self._axis.starts[index], self._axis.starts[index + 1])
+        since = dict(zip(self._axis.parts[index], self._since[own].tolist(), strict=True))
         lasted = self._lasted(tick.time)[own].tolist()
         idle = [pid for pid, time in zip(since, lasted, strict=True) if time > self._limit]
         held = {pid: _held(view, pid) for pid in idle}

@@ -120,7 +120,7 @@ class LatencyRegression:
         stamps = tick.column("link_probe_timestamp_seconds")
         if axis is not self._axis:
             self._axis = axis
-            keys = [cast(Key, axis.key(place)) for place in range(len(axis))]
+            keys = [cast(Key, axis.key(index)) for index in range(len(axis))]
             self._links = {key: self._links[key] for key in keys if key in self._links}
             self._stamps = np.array(
                 [self._links[key].probed if key in self._links else NO_VALUE for key in keys]
@@ -180,12 +180,12 @@ class LatencyRegression:
         """Takes the links' new results, then judges them all together."""
         latency = tick.column("link_latency_seconds")
         size = tick.column("link_probe_size_bytes")
-        for place in new:
-            key = cast(Key, self._axis.key(place))
+        for index in new:
+            key = cast(Key, self._axis.key(index))
             facts = tick.view(key[0]).inventory.links.get(key[1], {})
             link = self._links.setdefault(key, _Link(_ends(key, facts)))
-            link.probed, link.latency = float(self._stamps[place]), float(latency[place])
-            self._note(link, _kind(facts, float(size[place])))
+            link.probed, link.latency = float(self._stamps[index]), float(latency[index])
+            self._note(link, _kind(facts, float(size[index])))
         for link in self._links.values():
             if link.slow:
                 link.value = self._judged(link)
@@ -280,11 +280,11 @@ class LatencyRegression:
     def _show(self) -> None:
         """Lays the links' values out along the axis."""
         values = np.full(len(self._axis), NO_VALUE)
-        for place in range(len(values)):
-            key = cast(Key, self._axis.key(place))
+        for index in range(len(values)):
+            key = cast(Key, self._axis.key(index))
             if (link := self._links.get(key)) is not None:
                 covered = link.value > 1.0 and key not in self._faults
-                values[place] = 0.0 if covered else link.value
+                values[index] = 0.0 if covered else link.value
         self._values = values
 
 
@@ -310,7 +310,7 @@ def _culprit(slow: list[_Link], known: list[_Link]) -> End | None:
 
 def _touches(link: _Link, end: End) -> bool:
     """Whether the link ends there; an end without a device is the whole node."""
-    return any(place.node == end.node and end.device in ("", place.device) for place in link.ends)
+    return any(index.node == end.node and end.device in ("", index.device) for index in link.ends)
 
 
 def _device_at(link: _Link, node: str) -> str:

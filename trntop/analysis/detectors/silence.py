@@ -10,7 +10,7 @@ from trntop.catalog import FLEET
 from trntop.core import units
 from trntop.core.model import Column, Evidence, NodeView, SourceState, State
 from trntop.core.settings import Analysis as Settings
-from trntop.pipeline.axis import Axis, carried
+from trntop.pipeline.axis import Axis, realigned
 from trntop.pipeline.tick import Tick
 from trntop.sources import TRAINING_SOURCES
 
@@ -48,19 +48,19 @@ class NodeSilent:
         have no age: a loop has no fixed interval.
         """
         if tick.nodes is not self._nodes:
-            self._seen = carried(self._seen, self._nodes, tick.nodes)
+            self._seen = realigned(self._seen, self._nodes, tick.nodes)
             self._nodes = tick.nodes
             self._next_check = self._limit * np.linspace(TUNING.earliest, 1.0, len(tick.nodes))
         seen = self._seen
-        for place in np.flatnonzero(~(tick.time - seen <= self._next_check)).tolist():
-            seen[place] = tick.views[place].frame.last_seen
+        for index in np.flatnonzero(~(tick.time - seen <= self._next_check)).tolist():
+            seen[index] = tick.views[index].frame.last_seen
         ages = tick.time - seen
-        for place in np.flatnonzero(ages > self._limit).tolist():
-            view = tick.views[place]
+        for index in np.flatnonzero(ages > self._limit).tolist():
+            view = tick.views[index]
             if view.state is State.ENDED or _loop_paced(view):
-                ages[place] = np.nan
-            elif ages[place] <= view.timeout:
-                ages[place] = 0.0  # a slow source is not silent between its readings
+                ages[index] = np.nan
+            elif ages[index] <= view.timeout:
+                ages[index] = 0.0  # a slow source is not silent between its readings
         # A reading clears it at once.
         return Signal(tick.nodes, ages, self._limit, self._limit)
 

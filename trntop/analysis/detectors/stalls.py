@@ -13,7 +13,7 @@ from trntop.catalog import LOG
 from trntop.core import units
 from trntop.core.model import Column, Evidence, Stage
 from trntop.core.settings import Analysis as Settings
-from trntop.pipeline.axis import Axis, Places
+from trntop.pipeline.axis import Axis, Indices
 from trntop.pipeline.phase import Run
 from trntop.pipeline.runs import Runs, newest_report
 from trntop.pipeline.tick import Tick
@@ -105,7 +105,7 @@ class _Stalls:
         evidence: Sequence[Evidence] = (),
     ) -> Verdict:  # fmt: skip
         run = tick.runs.by_job[cast(str | None, key)]
-        nodes, usual = len(run.places), run.usual_pause
+        nodes, usual = len(run.indices), run.usual_pause
         step = f", a usual step takes {units.seconds(run.usual)}" if run.usual else ""
         silent = units.span(tick.time - (run.moved or tick.time))
         stopped = Evidence(
@@ -155,12 +155,12 @@ class Hang(_Stalls):
     def _limit(self, run: Run, tick: Tick) -> float | None:
         hang = self._settings.hang
         if run.stage is Stage.STALLED:
-            period = _period(run.places, tick)
+            period = _period(run.indices, tick)
             least = max(
                 TUNING.spin_limit if run.all_busy else TUNING.wait_limit,
                 TUNING.min_reports * period,
             )
-            if _is_silent(run.places, tick):
+            if _is_silent(run.indices, tick):
                 least = hang  # its silence may be the cause
             longest = TUNING.busy_factor * max(run.usual, run.longest_spin)
             if run.step != run.step and run.longest_spin:
@@ -196,7 +196,7 @@ class Recompile(_Stalls):
     """A run under way that compiles again."""
 
     def _limit(self, run: Run, tick: Tick) -> float | None:
-        if run.stage is not Stage.COMPILING or (run.job is None and len(run.places) < 2):
+        if run.stage is not Stage.COMPILING or (run.job is None and len(run.indices) < 2):
             return None  # a single node without a job is no training run
         return self._settings.compilation
 
@@ -215,8 +215,8 @@ class CheckpointStall(_Stalls):
 
 def _log_events(run: Run, tick: Tick) -> Iterator[Evidence]:
     """Collectives that timed out, and restarts, as the logs of the run's nodes report them."""
-    for place in run.places.tolist():
-        view = tick.views[place]
+    for index in run.indices.tolist():
+        view = tick.views[index]
         for source in view.frame.sources:
             if source.name == LOG and ("timed out" in source.reason or "HyperPod" in source.reason):
                 yield Evidence(f"training log: {source.reason}", view.name)
@@ -224,57 +224,57 @@ def _log_events(run: Run, tick: Tick) -> Iterator[Evidence]:
 
 def _find_suspects(run: Run, tick: Tick) -> _Suspects:
     """The nodes of a run that have differed from the others since it stopped."""
-    places = run.places
+    indices = run.indices
     none = _Suspects(run.moved)
-    if len(places) < 2 or run.stage is not Stage.STALLED:
+    if len(indices) < 2 or run.stage is not Stage.STALLED:
         return none
-    since = tick.runs.nodes.idle_since[places]
-    settled = 2.0 * max(1.0, _period(places, tick))
-    idle = places[since <= tick.time - run.paused + settled]
+    since = tick.runs.nodes.idle_since[indices]
+    settled = 2.0 * max(1.0, _period(indices, tick))
+    idle = indices[since <= tick.time - run.paused + settled]
     if len(idle):
-        few = len(idle) <= max(1.0, TUNING.max_share * len(places))
-        names = tuple(str(tick.nodes.keys[place]) for place in idle) if few else ()
+        few = len(idle) <= max(1.0, TUNING.max_share * len(indices))
+        names = tuple(str(tick.nodes.keys[index]) for index in idle) if few else ()
         return _Suspects(run.moved, names, "is idle")
-    stopped, uncertainty = _stopped(places, tick)
+    stopped, uncertainty = _stopped(indices, tick)
     if (~np.isnan(stopped)).sum() >= 2:
         order = np.argsort(np.where(np.isnan(stopped), np.inf, stopped))
         if stopped[order[1]] - stopped[order[0]] >= TUNING.min_lead + uncertainty:
-            name = str(tick.nodes.keys[places[order[0]]])
+            name = str(tick.nodes.keys[indices[order[0]]])
             return _Suspects(run.moved, (name,), "likely stopped first")
     return none
 
 
-def _period(places: Places, tick: Tick) -> float:
+def _period(indices: Indices, tick: Tick) -> float:
     """The longest time between two reports of neuron-monitor on some nodes."""
-    return max((newest_report(tick.views[place])[1] for place in places.tolist()), default=0.0)
+    return max((newest_report(tick.views[index])[1] for index in indices.tolist()), default=0.0)
 
 
-def _is_silent(places: Places, tick: Tick) -> bool:
+def _is_silent(indices: Indices, tick: Tick) -> bool:
     """Whether a report of neuron-monitor on any of some nodes is late."""
-    reports = (newest_report(tick.views[place]) for place in places.tolist())
+    reports = (newest_report(tick.views[index]) for index in indices.tolist())
     return any(
         time is not None and tick.time - time > TUNING.late_report + period
         for time, period in reports
     )
 
 
-def _stopped(places: Places, tick: Tick) -> tuple[Column, float]:
+def _stopped(indices: Indices, tick: Tick) -> tuple[Column, float]:
     """When each of some nodes executed last, and the uncertainty in seconds.
 
     The number of executions in its last report shows for how much of its period a node worked.
     """
     nodes = tick.runs.nodes
-    last, usual = nodes.last_rate[places], nodes.usual_rate[places]
+    last, usual = nodes.last_rate[indices], nodes.usual_rate[indices]
     worked = np.nan_to_num(np.clip(last / usual, 0.0, 1.0))
-    reports = [newest_report(tick.views[place]) for place in places.tolist()]
+    reports = [newest_report(tick.views[index]) for index in indices.tolist()]
     late = np.array([tick.time - (time or tick.time) for time, _ in reports])
     periods = np.array([period for _, period in reports])
     # Reports come at a fixed distance from our ticks.
     late = np.where(periods > 0, np.fmod(late, np.maximum(periods, 1.0)), 0.0)
     with np.errstate(divide="ignore"):
-        execution = tick.column("node_neuroncores")[places] / usual
+        execution = tick.column("node_neuroncores")[indices] / usual
     execution = np.nan_to_num(execution, nan=0.0, posinf=0.0)
-    stopped: Column = nodes.active[places] - late - periods * (1.0 - worked)
+    stopped: Column = nodes.active[indices] - late - periods * (1.0 - worked)
     return stopped, 1.5 * float(execution.max(initial=0.0)) + max(0.0, float(periods.max()) - 1.0)
 
 

@@ -45,7 +45,7 @@ class Straggler:
         Ranks show the cost; devices and cores show the part of the node.
         """
         node = str(key)
-        index = tick.nodes.place[node]
+        index = tick.nodes.index_of[node]
         found = [signal for signal in self._signals() if signal.worst[index] > 1.0]
         verdicts = [signal.verdict(node, index, tick) for signal in found]
         if not verdicts:

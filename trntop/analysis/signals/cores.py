@@ -9,7 +9,7 @@ from trntop.analysis.detector import Verdict
 from trntop.catalog import Entity
 from trntop.core import units
 from trntop.core.model import NO_VALUE, Column, Evidence
-from trntop.pipeline.axis import PartAxis, Places
+from trntop.pipeline.axis import Indices, PartAxis
 from trntop.pipeline.statistics import Mean, Members, RollingMean, node_largest
 from trntop.pipeline.tick import Tick
 
@@ -88,17 +88,17 @@ class Cores(Members):
             self._learn(share)
             self._learned = tick.time
 
-    def verdict(self, node: str, place: int, tick: Tick) -> Verdict:
+    def verdict(self, node: str, index: int, tick: Tick) -> Verdict:
         """Names the core, or the device all of whose cores have stopped."""
         axis: PartAxis = self.axis
-        low = self._low(place)
+        low = self._low(index)
         view = tick.view(node)
         cores = [axis.key(int(core))[1] for core in low]
         worst = int(low[np.argmax(self._drop[low])])
-        own, usual = float(self._mean[worst]), float(self._busiest[place])
+        own, usual = float(self._mean[worst]), float(self._busiest[index])
         component, what = f"core:{cores[0]}", f"core {cores[0]}"
         if len(cores) > 1:
-            first = int(axis.starts[place])
+            first = int(axis.starts[index])
             owners = view.inventory.core_device[low - first]
             if (owners == owners[0]).all():
                 component, what = f"device:{owners[0]}", f"device {owners[0]}"
@@ -114,7 +114,7 @@ class Cores(Members):
         evidence = Evidence(text, node, "neuroncore_utilization_ratio", own, usual)
         return Verdict.at(tick, node, fields, evidence, component=component)
 
-    def _low(self, node: int) -> Places:
+    def _low(self, node: int) -> Indices:
         """The cores of a node that have stopped."""
         first, end = int(self.axis.starts[node]), int(self.axis.starts[node + 1])
         return first + np.flatnonzero(self._drop[first:end] > TUNING.low * TUNING.drop)

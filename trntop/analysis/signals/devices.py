@@ -9,7 +9,7 @@ from trntop.analysis.peers import Peers
 from trntop.catalog import Entity
 from trntop.core import units
 from trntop.core.model import NO_VALUE, Column, Evidence
-from trntop.pipeline.axis import PartAxis, Places
+from trntop.pipeline.axis import Indices, PartAxis
 from trntop.pipeline.statistics import Mask, Mean, node_median
 from trntop.pipeline.tick import Tick
 
@@ -54,7 +54,7 @@ class Devices:
         self._by_flops = Peers(TUNING.flops_factor * least)
         self._cores: PartAxis | None = None
         self._axis: PartAxis | None = None
-        self._device: Places = np.empty(0, np.int64)
+        self._device: Indices = np.empty(0, np.int64)
         """Place of the device of each core on the axis of devices, beyond the last one for cores
         of none, `[core]`.
         """
@@ -83,11 +83,11 @@ class Devices:
             values = np.fmax(self._by_use.slower, self._by_flops.slower)
             np.fmax.at(self.worst, devices.owner, values)
 
-    def verdict(self, node: str, place: int, tick: Tick) -> Verdict:
+    def verdict(self, node: str, index: int, tick: Tick) -> Verdict:
         """Names the device."""
         axis = self._axis
         assert axis is not None
-        mine = np.flatnonzero(axis.owner == place)
+        mine = np.flatnonzero(axis.owner == index)
         use, flops = self._by_use, self._by_flops
         peers = use if use.slower[mine].max() >= flops.slower[mine].max() else flops
         worst = int(mine[np.argmax(peers.slower[mine])])
@@ -116,15 +116,15 @@ class Devices:
     def _follow(self, tick: Tick, cores: PartAxis, devices: PartAxis) -> None:
         self._cores, self._axis = cores, devices
         self._use, self._flops = Mean(len(cores)), Mean(len(cores))
-        places = []
+        indices = []
         for node, view in enumerate(tick.views):
             owner = view.inventory.core_device
-            keys = {key: place for place, key in enumerate(devices.parts[node])}
+            keys = {key: index for index, key in enumerate(devices.parts[node])}
             first, size = int(devices.starts[node]), int(cores.sizes[node])
             known = [keys.get(device, -1) for device in owner.tolist()]
             known = known if len(known) == size else [-1] * size
-            places += [first + index if index >= 0 else -1 for index in known]
-        device = np.array(places, np.int64)
+            indices += [first + index if index >= 0 else -1 for index in known]
+        device = np.array(indices, np.int64)
         self._device = np.where(device >= 0, device, len(devices))
         self._by_use.follow(devices)
         self._by_flops.follow(devices)

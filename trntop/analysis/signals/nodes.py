@@ -11,7 +11,7 @@ from trntop.analysis.peers import Peers
 from trntop.analysis.roles import lone_slow, roles
 from trntop.core import units
 from trntop.core.model import NO_VALUE, Column, Evidence
-from trntop.pipeline.axis import Axis, Places
+from trntop.pipeline.axis import Axis, Indices
 from trntop.pipeline.statistics import Mask, Mean, excess, group_median
 from trntop.pipeline.tick import Tick
 
@@ -69,7 +69,7 @@ class Nodes:
         self._means: Column = np.zeros((len(_COLUMNS), 0))
         self._kinds: dict[str, tuple[str, str]] = {}
         """Node → its job, or a node in lockstep with it, and its instance type."""
-        self._groups: Places = np.zeros(0, np.int64)
+        self._groups: Indices = np.zeros(0, np.int64)
         """The same, less those that behave otherwise."""
         self._grouped = False
         self._usual: Column = np.empty(0)
@@ -96,7 +96,7 @@ class Nodes:
         if self._end is None or tick.time >= self._end:
             self._compare(tick)
             self._block.clear()
-            steps = [run.usual for run in tick.runs.by_job.values() if len(run.places)]
+            steps = [run.usual for run in tick.runs.by_job.values() if len(run.indices)]
             self._begin = tick.time
             self._end = tick.time + max(TUNING.block, TUNING.min_steps * max(steps, default=0.0))
         self.worst = np.fmax.reduce([peers.slower for peers in self._peers])
@@ -104,17 +104,17 @@ class Nodes:
         if not self._grouped:
             self.worst[:] = np.nan  # the groups are not known yet
 
-    def verdict(self, node: str, place: int, tick: Tick) -> Verdict:
-        worst = int(np.argmax([peers.slower[place] for peers in self._peers]))
-        effect = float(self._peers[worst].effect[place])
+    def verdict(self, node: str, index: int, tick: Tick) -> Verdict:
+        worst = int(np.argmax([peers.slower[index] for peers in self._peers]))
+        effect = float(self._peers[worst].effect[index])
         evidence = []
         for column in _SIGNS[worst]:
-            own = float(self._means[column][place])
-            usual = float(group_median(self._means[column], self._groups)[place])
+            own = float(self._means[column][index])
+            usual = float(group_median(self._means[column], self._groups)[index])
             if own == own and usual == usual:
                 text = f"{node}: {_PHRASES[column].format(own, usual)}"
                 evidence.append(Evidence(text, node, _COLUMNS[column], own, usual))
-        since = float(self._peers[worst].since[place])
+        since = float(self._peers[worst].since[index])
         fields = {"where": node, "slower": units.percent(effect), "basis": "neuron-monitor"}
         return Verdict.at(tick, node, fields, *evidence, since=since or None)
 
@@ -191,7 +191,7 @@ class Nodes:
             usual = group_median(signal.bias, self._groups)
             signal.bias = np.where(slow, 0.0, (1.0 + signal.bias) / (1.0 + usual) - 1.0)
 
-    def _edge(self, sizes: Places) -> Mask:
+    def _edge(self, sizes: Indices) -> Mask:
         """Nodes whose group has begun or ended a pause in the block."""
         paused = self._means[UTILIZATION] < TUNING.paused * self._usual
         many = np.bincount(self._groups[paused], minlength=len(sizes))

@@ -13,7 +13,7 @@ from trntop.analysis.roles import lone_slow, roles
 from trntop.catalog import Entity
 from trntop.core import units
 from trntop.core.model import NO_VALUE, Column, Evidence, NodeView
-from trntop.pipeline.axis import Axis, PartAxis, Places
+from trntop.pipeline.axis import Axis, Indices, PartAxis
 from trntop.pipeline.statistics import Mask, Members, group_mean, group_median
 from trntop.pipeline.tick import Tick
 
@@ -54,14 +54,14 @@ class _Layout:
     """The jobs and nodes of a tick's ranks; arrays are `[rank]`."""
 
     axis: PartAxis
-    job: Places
+    job: Indices
     jobs: tuple[str, ...]
-    pair: Places
+    pair: Indices
     """Number of the rank's (job, node), for whole nodes."""
     pairs: Axis
     """(job, node) of each pair."""
-    pair_job: Places
-    pair_node: Places
+    pair_job: Indices
+    pair_node: Indices
 
     @classmethod
     def of(cls, axis: PartAxis) -> "_Layout":
@@ -97,7 +97,7 @@ class Ranks(Members):
     """Step and seconds, as one number that identifies a record."""
     _waiting: Mask
     """Ranks whose newest record was not compared yet."""
-    _stage: Places
+    _stage: Indices
     _reported: Column
     """`[quantity, rank]`, of the step that was compared last."""
 
@@ -152,12 +152,12 @@ class Ranks(Members):
                 self._first.pop(job, None)
         self._collect(tick, layout)
 
-    def verdict(self, node: str, place: int, tick: Tick) -> Verdict:
+    def verdict(self, node: str, index: int, tick: Tick) -> Verdict:
         layout = self._layout
         assert layout is not None
-        mine = layout.axis.owner == place
+        mine = layout.axis.owner == index
         slow = mine & (self._single.value > 1.0)
-        pairs = layout.pair_node == place
+        pairs = layout.pair_node == index
         pair = int(np.flatnonzero(pairs)[np.argmax(self._whole.value[pairs])])
         job = layout.jobs[int(layout.pair_job[pair])]
         ranks = np.flatnonzero(mine & (layout.pair == pair))
@@ -296,7 +296,7 @@ class Ranks(Members):
             )
         return mean
 
-    def _find_lone(self, layout: _Layout, job: str, mine: Places) -> None:
+    def _find_lone(self, layout: _Layout, job: str, mine: Indices) -> None:
         """Finds a node that has been slow from the start, once a job's steady times are known."""
         stage = self._stage[mine]
         usual = group_median(self._single.bias[mine], stage)
@@ -332,11 +332,11 @@ class _Pairs:
         """By which share more each has changed than the other, `[pair]`."""
         now = dict(zip(layout.pairs.keys, seconds.tolist(), strict=True))
         change = np.full(len(seconds), np.nan)
-        for place, (key, value) in enumerate(now.items()):
+        for index, (key, value) in enumerate(now.items()):
             if value > 0:
                 usual = self._usual.setdefault(key, value)
-                change[place] = value / usual - 1.0
-                if not held[place]:
+                change[index] = value / usual - 1.0
+                if not held[index]:
                     self._usual[key] = usual + (value - usual) / TUNING.pair_steps
         least = np.full(int(layout.pair_job.max()) + 1, np.inf)
         np.fmin.at(least, layout.pair_job, change)
@@ -366,9 +366,9 @@ def _positive(values: Column) -> Column:
     return np.where(values > 0, values, np.nan)
 
 
-def _part_of(layout: _Layout, ranks: Places, rank: int, view: NodeView) -> tuple[str | None, str]:
+def _part_of(layout: _Layout, ranks: Indices, rank: int, view: NodeView) -> tuple[str | None, str]:
     """The device or core that a rank works on, where there is one rank for each; and a phrase."""
-    names = [str(layout.axis.key(int(place))[1]) for place in ranks]
+    names = [str(layout.axis.key(int(index))[1]) for index in ranks]
     numbers = sorted(int(name.rpartition("/")[2]) for name in names)
     number = int(str(layout.axis.key(rank)[1]).rpartition("/")[2])
     local = numbers.index(number)
