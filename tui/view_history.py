@@ -68,7 +68,11 @@ class ViewHistory:
         self._newest = view
         if sum(self._sizes) > self._budget:
             # Every second view of the older half: recent ticks stay dense.
-            self._delete(slice(1, len(self._times) // 2, 2))
+            half = len(self._times) // 2
+            self._delete(slice(1, half, 2))
+            # What a view shared with a deleted one is now its own.
+            for place in range(1, half - half // 2 + 1):
+                self._sizes[place] = _size(self._views[place], self._views[place - 1])
         # Several at once, because each deletion moves all that follow.
         old = bisect_right(self._times, view.time - self._seconds)
         if old >= EVICTED_TOGETHER:

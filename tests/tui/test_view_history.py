@@ -1,5 +1,7 @@
 """The history of views, and series that end at one of them."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from tests.builders import NOON, view_of
@@ -80,6 +82,18 @@ def test_a_small_budget_keeps_recent_ticks_and_fewer_older_ones() -> None:
     kept = {view.time for second in range(200) if (view := history.at(NOON + second))}
     assert len(kept) <= 100
     assert any(time < NOON + 60 for time in kept)
+
+
+def test_the_budget_holds_where_views_share_their_columns() -> None:
+    pairs = [(one, replace(one, time=one.time + 1)) for one in views(150, nodes=1, step=2)]
+    budget = 40 * size_of(pairs[0][0])
+    history = ViewHistory(budget=budget)
+    for view in (view for pair in pairs for view in pair):
+        history.append(view)
+    kept = {id(view): view for second in range(300) if (view := history.at(NOON + second))}
+    frames = [node.frame for view in kept.values() for node in view.cluster.nodes.values()]
+    columns = {id(values): values for frame in frames for values in frame.columns.values()}
+    assert sum(values.nbytes + 112 for values in columns.values()) <= budget
 
 
 def test_a_large_cluster_keeps_the_quantities_of_nodes_and_jobs() -> None:
