@@ -44,7 +44,7 @@ PAST = 180
 """Seconds of history before the first."""
 SETTLE = 5.0
 SCREENS = {
-    "3": b"slowest rank", "4": b"needs attention", "5": b"evidence", "6": b"last 5 min",
+    "3": b"blocking the job", "4": b"needs attention", "5": b"evidence", "6": b"last 5 min",
     "1": b"nodes \xc2\xb7",
 }  # fmt: skip
 """Keys and what is only to be seen on their screens."""
