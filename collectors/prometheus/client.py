@@ -53,13 +53,13 @@ class BackendError(TrntopError):
     Args:
         text: the reason.
         wait: seconds of its `Retry-After`.
-        other: the server may not be the one that was probed.
+        reprobe: whether to probe the server again: it may be a different one.
     """
 
-    def __init__(self, text: str, wait: float | None = None, *, other: bool = False) -> None:
+    def __init__(self, text: str, wait: float | None = None, *, reprobe: bool = False) -> None:
         super().__init__(text)
         self.wait = wait
-        self.other = other
+        self.reprobe = reprobe
 
 
 class Row(msgspec.Struct, gc=False):
@@ -171,7 +171,7 @@ class Client:
         body = await self._request("GET", f"label/__name__/values?{span}", b"", seconds)
         names = _decoded(body).data
         if not isinstance(names, list):
-            raise BackendError("it responds, but not as Prometheus does", other=True)
+            raise BackendError("it responds, but not as Prometheus does", reprobe=True)
         return frozenset(names)
 
     async def refresh(
@@ -210,7 +210,7 @@ class Client:
         response = _decoded(body)
         data = response.data
         if not isinstance(data, _Data) or data.result_type not in ("vector", "matrix"):
-            raise BackendError("it responds, but not as Prometheus does", other=True)
+            raise BackendError("it responds, but not as Prometheus does", reprobe=True)
         notes = [clean(text, MAX_TEXT) for text in response.warnings or ()]
         if response.partial:
             notes.append("partial response: a part of its storage is not available")
@@ -268,7 +268,7 @@ def number(text: str) -> float:
 
 async def _read(response: aiohttp.ClientResponse) -> bytes:
     if response.headers.get("Content-Encoding", "identity") != "identity":
-        raise BackendError("its response is compressed, which was not requested", other=True)
+        raise BackendError("its response is compressed, which was not requested", reprobe=True)
     body = bytearray()
     async for chunk in response.content.iter_any():
         body += chunk
@@ -289,7 +289,7 @@ def _decoded(body: bytes) -> _Response:
             text = "it responds with a web page: is there a login in between?"
         else:
             text = f"it responds, but not as Prometheus does: {clean(str(error), 80)}"
-        raise BackendError(text, other=True) from error
+        raise BackendError(text, reprobe=True) from error
     if response.status != "success":
         raise _failure(response, None)
     return response
@@ -301,7 +301,7 @@ def _refusal(response: aiohttp.ClientResponse, body: bytes) -> BackendError:
     if status in (401, 403):
         return BackendError(f"{status}: access denied; see fleet.token_file, fleet.user")
     if 300 <= status < 400:
-        return BackendError(f"{status}: it redirects: is there a login in between?", other=True)
+        return BackendError(f"{status}: it redirects: is there a login in between?", reprobe=True)
     try:
         answer = _decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -312,15 +312,17 @@ def _refusal(response: aiohttp.ClientResponse, body: bytes) -> BackendError:
         return _failure(answer, wait)
     if status == 404:
         text = "404: no Prometheus API there; is a prefix missing?"
-        return BackendError(text, other=True)
+        return BackendError(text, reprobe=True)
     if status in (502, 503, 504):
         return BackendError(f"{status}: not available now", wait)
     return BackendError(f"{status}: no reason given", wait)
 
 
 def _failure(answer: _Response, wait: float | None) -> BackendError:
-    other = answer.error_type in ("bad_data", "not_found")
-    return BackendError(f"the server reports an error{_detail(answer.error)}", wait, other=other)
+    reprobe = answer.error_type in ("bad_data", "not_found")
+    return BackendError(
+        f"the server reports an error{_detail(answer.error)}", wait, reprobe=reprobe
+    )
 
 
 def _detail(text: str) -> str:

@@ -81,7 +81,7 @@ class PrometheusCollector:
                 except BackendError as error:
                     pause = backoff.wait(0.0) if error.wait is None else error.wait
                     publisher.report(State.DOWN, f"{error} (retry in {pause:.0f} s)")
-                    if error.other:
+                    if error.reprobe:
                         self._probed_at = None
                 await asyncio.sleep(pause)
         finally:

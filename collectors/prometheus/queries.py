@@ -265,7 +265,7 @@ async def probe(client: Client, match: str, now: float) -> Queries:
     if nodes.INSTANCE not in queries.names:
         raise BackendError(
             f"it has {len(all_names):,} metrics, but none of trntop within the last hour",
-            other=True,
+            reprobe=True,
         )
     jobs = (await client.instant(queries.scrape_jobs(), now, PROBE_SECONDS)).series
     if not jobs and queries.recorded:
@@ -274,7 +274,7 @@ async def probe(client: Client, match: str, now: float) -> Queries:
         jobs = (await client.instant(queries.scrape_jobs(), now, PROBE_SECONDS)).series
     if not jobs:
         where = f" with {match}" if match else ""
-        raise BackendError(f"it has no node of trntop{where} within the last hour", other=True)
+        raise BackendError(f"it has no node of trntop{where} within the last hour", reprobe=True)
     return replace(
         queries,
         jobs=tuple(sorted({row.metric["job"] for row in jobs if row.metric.get("job")})),

@@ -193,7 +193,7 @@ class Monitor:
             node.feed(reading)
 
     def _feed_judgment(self, reading: Reading) -> None:
-        """Adds incidents of an aggregator; without an observer, the nodes are judged here."""
+        """Adds incidents of an aggregator; ignored unless this is an observer."""
         if self._judges is not None:
             with _guarded(reading, partial(log.warning, "%s: %s", reading.node)):
                 self._judges.take(reading)
@@ -290,7 +290,7 @@ class Monitor:
         if self._judges is not None:
             judge_of = {name: node.judge for name, node in self._remotes.items() if node.judge}
         if judge_of.keys() - self._judged:
-            # Nobody reports the end of incidents of these nodes from before they had a judge.
+            # The end of incidents found on these nodes before they had a judge is not detected.
             self._analyzer = Analyzer(self.settings.analysis, self.period, self.settings.rules)
         self._judged = frozenset(judge_of)
         if self._judges is None or not judge_of:

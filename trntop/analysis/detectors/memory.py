@@ -29,7 +29,7 @@ class MemoryTuning:
     filling: float = 0.9
     """Used share of the HBM above which its growth is evaluated."""
     horizon: float = 300.0
-    """The incident opens if growing memory is full within so many seconds."""
+    """The incident opens if growing memory is full within this many seconds."""
     window: float = 60.0
     """Seconds over which the growth is measured."""
     min_span: float = 30.0

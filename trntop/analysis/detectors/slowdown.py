@@ -29,8 +29,8 @@ class SlowdownTuning:
     recent_steps: int = 4
     counting_seconds: float = 8.0
     counting_ticks: float = 6.0
-    """Minimum time over which steps are counted if their times are not reported, as in a log: a
-    step is seen up to a tick late.
+    """Minimum seconds and ticks over which steps are counted if their times are not reported, as in
+    a log: a step is seen up to a tick late.
     """
     baseline: float = 600.0
     """Seconds of the baseline, which ends where the newest steps begin."""
