@@ -161,7 +161,7 @@ def test_a_program_that_dies_is_explained(pane: Pane) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_a_signal_puts_the_terminal_back(pane: Pane, number: signal.Signals) -> None:
+def test_fault_48_a_signal_puts_the_terminal_back(pane: Pane, number: signal.Signals) -> None:
     pane.start("demo", shell='; echo "exit $?"; stty -a; sleep 30')
     pane.until("SIMULATED", "worst first")
     if number is signal.SIGINT:

@@ -157,7 +157,7 @@ def test_a_part_that_cannot_be_read_spares_the_rest(machine: Machine) -> None:
     assert len(decode(json.dumps(report).encode()).problems) == 4
 
 
-def test_no_procfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fault_19_no_procfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(psutil, "PROCFS_PATH", "/proc")
     with pytest.raises(AbsentError, match=r"/proc cannot be read .*; mount the host's /proc there"):
         HostReader(tmp_path)()

@@ -141,7 +141,7 @@ async def test_fault_02_restarts_back_off(fake: Fake, sink: Notebook) -> None:
     assert all(0.25 * 2**n <= wait <= 0.5 * 2**n for n, wait in enumerate(waits[:4]))
 
 
-async def test_a_killed_process_is_named_by_its_signal(fake: Fake, sink: Notebook) -> None:
+async def test_fault_02_a_killed_process_is_named_by_its_signal(fake: Fake, sink: Notebook) -> None:
     async with running(collector(), sink):
         await sink.until(lambda: sink.readings)
         os.kill(fake.pids[0], signal.SIGKILL)

@@ -80,7 +80,7 @@ def test_deployed_files_are_current(capsys: pytest.CaptureFixture[str]) -> None:
     assert current, "run python -m tools.rule_tests"
 
 
-def test_there_is_an_alert_for_each_kind_and_one_that_it_cannot_be_judged(
+def test_fault_58_there_is_an_alert_for_each_kind_and_one_that_it_cannot_be_judged(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     alerts = rows(printed(capsys), "alert")

@@ -108,7 +108,7 @@ def test_a_clock_that_goes_back_begins_a_new_segment() -> None:
     assert [(one.start - NOON, one.end - NOON) for one in box.segments()] == [(100, 101), (50, 51)]
 
 
-def test_several_nodes_and_strange_names_make_a_safe_file_name(tmp_path: Path) -> None:
+def test_fault_54_several_nodes_and_strange_names_make_a_safe_file_name(tmp_path: Path) -> None:
     box = BlackBox(900, LARGE)
     box.append(reading(0, "../../etc/x y"))
     assert save(box, tmp_path).path.name.startswith("trntop-.._.._etc_x_y-")

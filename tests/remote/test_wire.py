@@ -288,7 +288,7 @@ class TestHostile:
 
     @settings(max_examples=150, deadline=None)
     @given(st.data())
-    def test_flipped_bytes_are_refused_or_harmless(self, data: st.DataObject) -> None:
+    def test_fault_55_flipped_bytes_are_refused_or_harmless(self, data: st.DataObject) -> None:
         (first, held), frame = _MESSAGES
         messages = [bytearray(first), bytearray(held), bytearray(frame)]
         for _ in range(data.draw(st.integers(1, 6))):

@@ -35,7 +35,7 @@ def test_what_was_stale_at_the_end_does_not_return() -> None:
     assert view.cluster.nodes["b"].state is State.ENDED
 
 
-def test_the_clock_set_back_leaves_nothing_that_looks_fresh() -> None:
+def test_fault_21_the_clock_set_back_leaves_nothing_that_looks_fresh() -> None:
     stream = [monitor_reading(report(runtime()), 2000.0 + t, "a") for t in range(10)]
     stream += [monitor_reading(report(runtime()), 2000.0 + t, "b") for t in range(10)]
     stream.sort(key=lambda one: one.time)

@@ -1,3 +1,5 @@
+from typing import Any
+
 import hypothesis.strategies as st
 import numpy as np
 import pytest
@@ -147,6 +149,52 @@ def test_fault_12_spellings_of_old_and_new_sdks() -> None:
     assert value(sample, "neuroncore_flops_per_second") == [50e9, 100e9]
     assert value(sample, "runtime_device_memory_used_bytes") == [2 << 30]
     assert sample.facts["lnc"] == 2
+
+
+OBJECTS = [
+    (), ("instance_info",), ("neuron_hardware_info",), ("system_data",),
+    *(("neuron_runtime_data", 0, *path) for path in (
+        (), ("report",), ("report", "execution_stats"),
+        ("report", "execution_stats", "error_summary"),
+        ("report", "execution_stats", "execution_summary"),
+        ("report", "execution_stats", "latency_stats", "total_latency"),
+        ("report", "memory_used", "neuron_runtime_used_bytes"),
+        ("report", "neuroncore_counters", "neuroncores_in_use"),
+        ("report", "neuroncore_counters", "neuroncores_in_use", "0"),
+        ("report", "neuron_runtime_vcpu_usage", "vcpu_usage"),
+    )),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", OBJECTS, ids=lambda path: ".".join(map(str, path)) or "report")
+@pytest.mark.parametrize("member", [{"deep": [None, 1e300]}, "x", True], ids=str)
+def test_fault_12_an_unknown_member_takes_no_number_away(
+    path: tuple[str | int, ...], member: object
+) -> None:
+    """A later neuron-monitor has more, of any type, and in any object."""
+    payload: Any = report(runtime())
+    known = decode(encode(payload))
+    where = payload
+    for step in path:
+        where = where[step]
+    where["new"] = member
+    later = decode(encode(payload))
+    for name, column in known.columns.items():
+        np.testing.assert_array_equal(later.columns[name], column, err_msg=name)
+
+
+@pytest.mark.parametrize("damaged", ["x", 3, [], {"neuroncore_utilization": {}}], ids=str)
+def test_fault_10_a_damaged_core_does_not_pass_for_an_idle_one(damaged: object) -> None:
+    payload: Any = report(runtime())
+    groups = payload["neuron_runtime_data"][0]["report"]
+    groups["neuroncore_counters"]["neuroncores_in_use"]["0"] = damaged
+    breakdown = groups["memory_used"]["neuron_runtime_used_bytes"]["usage_breakdown"]
+    breakdown["neuroncore_memory_usage"]["0"] = damaged
+    sample = decode(encode(payload))
+    for name in ("neuroncore_utilization_ratio", "neuroncore_memory_used_bytes"):
+        column = sample.columns.get(name, np.array([np.nan]))
+        assert not (column == 0).any(), name
+    assert any("neuroncores_in_use" in problem for problem in sample.problems)
 
 
 def test_flops_wins_over_effective_flops() -> None:

@@ -25,6 +25,7 @@ REMEMBERED = 256
 """Texts: one for each runtime of the nodes that a process follows."""
 
 _decoder = msgspec.json.Decoder(Breakdown)
+_NOTHING = np.empty((0, len(LAYOUT.names)))
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,8 @@ class Usage:
     values: Values
     """Bytes by core and category, `[core, category]`; NaN is absent."""
     problems: tuple[str, ...]
+    damaged: bool = False
+    """Nothing in it could be read: what it uses is unknown, not none."""
 
     @cached_property
     def holds(self) -> list[bool]:
@@ -61,8 +64,10 @@ def _read(text: bytes) -> Usage | None:
     try:
         breakdown, problems = tolerant.decode(text, _decoder)
     except DecodeError as error:
-        return Usage((), np.empty((0, len(LAYOUT.names))), (f"usage_breakdown: {error}",))
-    usage = breakdown.neuroncore_memory_usage
+        return Usage((), _NOTHING, (f"usage_breakdown: {error}",), damaged=True)
+    usage = breakdown.neuroncore_memory_usage or {}
+    if problems and breakdown.neuroncore_memory_usage is msgspec.UNSET:
+        return Usage((), _NOTHING, problems, damaged=True)
     values = LAYOUT.read([msgspec.structs.astuple(core) for core in usage.values()])
     values.setflags(write=False)
     return Usage(tuple(usage), values, problems)
@@ -78,7 +83,9 @@ def columns(values: Values, unread: npt.NDArray[np.bool_] | None = None) -> dict
         unread: cores of which not all is known; they have no total.
     """
     found = LAYOUT.split(values)
-    total = np.add.reduce(np.where(np.isnan(values), 0.0, values), axis=1)
+    absent = np.isnan(values)
+    total = np.add.reduce(np.where(absent, 0.0, values), axis=1)
+    total[np.logical_and.reduce(absent, axis=1)] = np.nan
     if unread is not None:
         total[unread] = np.nan
     found[TOTAL] = total

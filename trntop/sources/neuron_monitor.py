@@ -302,7 +302,7 @@ class _Builder:
             _INDEX[key]
             for runtime in self._report.neuron_runtime_data or ()
             if runtime.report is not None and runtime.report.neuroncore_counters is not None
-            for key in runtime.report.neuroncore_counters.neuroncores_in_use
+            for key in runtime.report.neuroncore_counters.neuroncores_in_use or ()
             if key in _INDEX
         }
 
@@ -367,11 +367,14 @@ class _Builder:
             if not self._usable(group, "neuroncore_counters", _LOADS, rates=True):
                 continue
             assert group is not None
+            if group.neuroncores_in_use is msgspec.UNSET:
+                continue
             read += 1
-            indices, cores = self._indices(group.neuroncores_in_use)
+            in_use = group.neuroncores_in_use or {}
+            indices, cores = self._indices(in_use)
             if not indices:
                 continue
-            listed = list(group.neuroncores_in_use.values())
+            listed = list(in_use.values())
             known = listed if len(cores) == len(listed) else [listed[place] for place in cores]
             places = self._index(indices)
             mentioned[places] = True
@@ -411,6 +414,7 @@ class _Builder:
             rows.append((used.host, device, len(group.loaded_models)))
             if usage is not None:
                 self._problems += usage.problems
+            if usage is not None and not usage.damaged:
                 indices, places = self._indices(usage.cores)
                 holds = [usage.holds[place] for place in places]
                 held[runtime] = tuple(sorted(compress(indices, holds)))

@@ -33,7 +33,8 @@ class Core(_Struct):
 class Counters(Group):
     """`neuroncore_counters`."""
 
-    neuroncores_in_use: dict[str, Core] = {}
+    neuroncores_in_use: dict[str, Core] | msgspec.UnsetType | None = msgspec.UNSET
+    """Unset where it is damaged: that is not the same as no core in use."""
 
 
 Latency = dict[str, Number]
@@ -67,7 +68,7 @@ class CoreMemory(_Struct):
 class Breakdown(_Struct):
     """`usage_breakdown` of a runtime."""
 
-    neuroncore_memory_usage: dict[str, CoreMemory] = {}
+    neuroncore_memory_usage: dict[str, CoreMemory] | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class UsedBytes(_Struct):

@@ -25,6 +25,11 @@ _LONE_SURROGATE = re.compile(
     r"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 )
 _PATH = re.compile(r" - at `\$?(.*)`$")
+_GOT = re.compile(r", got `(\w+)`")
+_TYPES: dict[str, type] = {
+    "object": dict, "array": list, "str": str, "int": int, "float": float, "bool": bool,
+    "null": type(None),
+}  # fmt: skip
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|(\[\.\.\.\])")
 
 
@@ -63,7 +68,9 @@ def _salvage(
         except msgspec.ValidationError as error:
             message = str(error)
             path = _PATH.search(message)
-            if path is None or not _remove(tree, path[1]):
+            got = _GOT.search(message)
+            kind = None if got is None else _TYPES.get(got[1])
+            if path is None or not _remove(tree, path[1], kind):
                 raise DecodeError(clean(message)) from None
             problems.append(clean(message.replace("`$.", "`")))
         except RecursionError:
@@ -76,20 +83,35 @@ def _finite(text: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _remove(tree: Any, path: str) -> bool:
-    """Removes the field at `path`; with a key `[...]`, the whole mapping is removed."""
+def _remove(tree: Any, path: str, kind: type | None) -> bool:
+    """Removes the field at `path`.
+
+    Of a mapping, whose key `[...]` is not known, the members of the type `kind` are removed. All
+    are if what is wrong lies deeper, or is the entry of a core or device: without it, that one
+    would pass for idle.
+    """
     steps = list(_STEP.finditer(path))
-    for depth, step in enumerate(steps):
-        if step[3]:
-            steps = steps[:depth]
-            break
+    depth = next((depth for depth, step in enumerate(steps) if step[3]), None)
+    if depth is not None:
+        if depth == len(steps) - 1 and kind is not None:
+            members = _at(tree, steps[:depth])
+            wrong = [name for name, value in members.items() if type(value) is kind]
+            if wrong and not any(map(str.isdecimal, wrong)):
+                for name in wrong:
+                    del members[name]
+                return True
+        steps = steps[:depth]
     if not steps:
         return False
-    for step in steps[:-1]:
-        tree = tree[step[1]] if step[1] else tree[int(step[2])]
-    last = steps[-1]
+    tree, last = _at(tree, steps[:-1]), steps[-1]
     if last[1]:
         del tree[last[1]]
     else:
         del tree[int(last[2])]
     return True
+
+
+def _at(tree: Any, steps: list[re.Match[str]]) -> Any:
+    for step in steps:
+        tree = tree[step[1]] if step[1] else tree[int(step[2])]
+    return tree

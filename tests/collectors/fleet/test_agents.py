@@ -340,7 +340,7 @@ class TestReasons:
         async with down(f"http://127.0.0.1:{port}") as reason:
             assert reason == "connection refused: nothing listens there"
 
-    async def test_an_unknown_name(self) -> None:
+    async def test_fault_25_an_unknown_name(self) -> None:
         async with down("http://no-such-host.invalid:1") as reason:
             assert "does not resolve" in reason
 

@@ -159,7 +159,7 @@ class TestVerifier:
         ):
             assert not await verifier.allows(HASHES, basic(name, password))
 
-    async def test_an_unknown_name_costs_a_check_and_never_passes(
+    async def test_fault_40_an_unknown_name_costs_a_check_and_never_passes(
         self, verifier: Verifier, checks: list[tuple[bytes, bytes]]
     ) -> None:
         for _ in range(2):
