@@ -335,3 +335,13 @@ def test_a_member_that_becomes_like_its_peers_is_not_slower_than_they_are() -> N
     rounds.run(60)
     assert rounds.run(12, lambda _: one(0.15, 2) + one(0.15, 5)).keys() == {"n2", "n5"}
     assert rounds.peers.slower[2] <= 1.0 < rounds.peers.slower[5]
+
+
+def test_members_that_start_over_keep_what_is_known_of_their_noise() -> None:
+    rounds = Rounds(5.0, 0.02)
+    rounds.run(40)
+    noise, wander = rounds.peers.noise(), rounds.peers.wander()
+    rounds.peers.restart()
+    rounds.peers.follow(rounds.axis)
+    assert (rounds.peers.noise(), rounds.peers.wander()) == (noise, wander)
+    assert (rounds.peers.count == 0).all()

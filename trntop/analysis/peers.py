@@ -144,13 +144,17 @@ class Peers(Members):
         super().__init__()
 
     def clear(self) -> None:
-        super().clear()
-        self._first = np.empty((TUNING.learning, 0))
-        self._cusum.clear()
+        self.restart()
         self._noise: dict[str, _Spread] = defaultdict(_Spread)
         """Of a residual, by population."""
         self._wander: dict[str, _Spread] = defaultdict(_Spread)
         """Of the slow mean of residuals."""
+
+    def restart(self) -> None:
+        """All members start over; what was learned of their noise stays."""
+        super().clear()
+        self._first = np.empty((TUNING.learning, 0))
+        self._cusum.clear()
 
     def deviation(self, values: Column, groups: Indices) -> Column:
         """By which share each value is above the median of its group, `[n]`.

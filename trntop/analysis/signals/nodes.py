@@ -136,7 +136,7 @@ class Nodes:
         self._usual = np.where(np.isnan(usual), group_median(usual, self._groups), usual)
         if moved:
             for peers in self._peers:
-                peers.clear()
+                peers.restart()
                 peers.follow(tick.nodes)
 
     def _compare(self, tick: Tick) -> None:
