@@ -25,7 +25,9 @@ from trntop.session.collector import Sink
 from .address import Address
 
 MAX_BYTES = 64 << 20
-"""Longest response, some 300,000 series."""
+"""Longest response, some 300,000 series, and limit of all responses of a refresh: series take five
+times their length in memory.
+"""
 MAX_ITEMS = 1_200_000
 """Most objects and arrays of a response: a series has three. An empty one takes 3 bytes on the wire
 and a hundred in memory.
@@ -101,6 +103,13 @@ class Result:
                 yield row.metric, value
 
 
+@dataclass(slots=True)
+class _Budget:
+    """The bytes that the responses to some queries may still have in total."""
+
+    left: int
+
+
 class Client:
     """One backend; use it on one event loop.
 
@@ -143,14 +152,16 @@ class Client:
         """The session's time of a time of the server."""
         return time - self.now() + sink.now()
 
-    async def instant(self, query: str, at: float, seconds: float = SECONDS) -> Result:
+    async def instant(
+        self, query: str, at: float, seconds: float = SECONDS, budget: _Budget | None = None
+    ) -> Result:
         """The series of a query at one time of the server.
 
         Raises:
             BackendError: there is no usable response.
         """
         form = {"query": query, "time": f"{at:.3f}"}
-        return await self._series("query", form, seconds)
+        return await self._series("query", form, seconds, budget)
 
     async def range(self, query: str, start: float, end: float, step: float) -> Result:
         """The series of a query over time.
@@ -182,7 +193,10 @@ class Client:
         Raises:
             BackendError: a required query failed.
         """
-        tasks = [asyncio.create_task(self._in_turn(query, at)) for query in queries.values()]
+        budget = _Budget(MAX_BYTES)
+        tasks = [
+            asyncio.create_task(self._in_turn(query, at, budget)) for query in queries.values()
+        ]
         try:
             found = await asyncio.gather(*tasks, return_exceptions=True)
         finally:
@@ -199,14 +213,17 @@ class Client:
                 self.notes.append(f"no response for {key}: {result}")
         return results
 
-    async def _in_turn(self, query: str, at: float) -> Result:
+    async def _in_turn(self, query: str, at: float, budget: _Budget) -> Result:
         async with self._turns:
-            return await self.instant(query, at)
+            return await self.instant(query, at, budget=budget)
 
-    async def _series(self, path: str, form: Mapping[str, str], seconds: float) -> Result:
+    async def _series(
+        self, path: str, form: Mapping[str, str], seconds: float, budget: _Budget | None = None
+    ) -> Result:
         # VictoriaMetrics caches, and hides the newest half minute, unless `nocache` is set.
         limits = {"timeout": f"{seconds:g}s", "nocache": "1"}
-        body = await self._request("POST", path, urlencode({**form, **limits}).encode(), seconds)
+        encoded = urlencode({**form, **limits}).encode()
+        body = await self._request("POST", path, encoded, seconds, budget)
         response = _decoded(body)
         data = response.data
         if not isinstance(data, _Data) or data.result_type not in ("vector", "matrix"):
@@ -216,7 +233,9 @@ class Client:
             notes.append("partial response: a part of its storage is not available")
         return Result(data.result, notes)
 
-    async def _request(self, method: str, path: str, body: bytes, seconds: float) -> bytes:
+    async def _request(
+        self, method: str, path: str, body: bytes, seconds: float, budget: _Budget | None = None
+    ) -> bytes:
         """The body of a response.
 
         Raises:
@@ -235,7 +254,7 @@ class Client:
                     allow_redirects=False,
                 ) as response:  # fmt: skip
                     self._note_clock(response)
-                    content = await _read(response)
+                    content = await _read(response, budget or _Budget(MAX_BYTES))
         except aiohttp.ConnectionTimeoutError as error:
             raise BackendError(connection.reason(error)) from error
         except TimeoutError:
@@ -266,15 +285,16 @@ def number(text: str) -> float:
     return value if math.isfinite(value) else math.nan
 
 
-async def _read(response: aiohttp.ClientResponse) -> bytes:
+async def _read(response: aiohttp.ClientResponse, budget: _Budget) -> bytes:
     if response.headers.get("Content-Encoding", "identity") != "identity":
         raise BackendError("its response is compressed, which was not requested", reprobe=True)
     body = bytearray()
     async for chunk in response.content.iter_any():
         body += chunk
-        if len(body) > MAX_BYTES:
+        budget.left -= len(chunk)
+        if budget.left < 0:
             raise BackendError(
-                f"a response of more than {MAX_BYTES >> 20} MiB: narrow it with match="
+                f"responses of more than {MAX_BYTES >> 20} MiB: narrow it with match="
             )
     return bytes(body)
 

@@ -23,6 +23,8 @@ MAX_EFA_NODES = 256
 """Nodes up to which all EFA devices are queried."""
 SOME_EFA_NODES = 64
 """With more nodes, the EFA devices of this many are queried: those with the most retransmits."""
+MAX_JOBS = 100
+"""Scrape jobs: each query names them."""
 MAX_SHOWN = 200
 """Nodes shown of a cluster with more than `MAX_ALL`."""
 MIN_WINDOW = 60.0
@@ -277,7 +279,7 @@ async def probe(client: Client, match: str, now: float) -> Queries:
         raise BackendError(f"it has no node of trntop{where} within the last hour", reprobe=True)
     return replace(
         queries,
-        jobs=tuple(sorted({row.metric["job"] for row in jobs if row.metric.get("job")})),
+        jobs=tuple(sorted({row.metric["job"] for row in jobs if row.metric.get("job")})[:MAX_JOBS]),
         interval=await _scrape_interval(client, queries, now),
     )
 
@@ -286,7 +288,8 @@ async def _scrape_interval(client: Client, queries: Queries, now: float) -> floa
     """Seconds between the samples of one node."""
     with suppress(BackendError):
         any_node = f"topk(1, {queries.select(nodes.INSTANCE)})"
-        for row in (await client.instant(any_node, now, PROBE_SECONDS)).series:
+        # A server that answers with more than one must not cause a query for each.
+        for row in (await client.instant(any_node, now, PROBE_SECONDS)).series[:1]:
             if label := row.metric.get("node"):
                 found = await client.instant(queries.samples(label), now, PROBE_SECONDS)
                 for series in found.series:

@@ -18,6 +18,7 @@ from tests.collectors.prometheus.fake_prometheus import (
     vector,
 )
 from trntop.collectors.prometheus import client as client_module
+from trntop.collectors.prometheus import queries
 from trntop.collectors.prometheus.address import parse
 from trntop.collectors.prometheus.client import BackendError, Client, Result
 from trntop.core.settings import Fleet
@@ -137,6 +138,29 @@ def test_fault_28_empty_series_are_counted_before_they_take_memory() -> None:
         ask(server)
 
 
+def test_fault_28_the_responses_of_a_refresh_share_a_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each of eight may be long, but all are in memory at once."""
+    monkeypatch.setattr(client_module, "MAX_BYTES", 1 << 20)
+    answer = vector([({"node": f"n{place}", "pad": "x" * 300}, "1") for place in range(1000)])
+
+    async def refresh(server: FakePrometheus) -> tuple[list[str], dict[str, Result]]:
+        client = Client(parse(f"prometheus+{server.url}"), Fleet())
+        try:
+            found = await client.refresh({f"q{place}": "up" for place in range(8)}, 1000.0)
+            return client.notes, found
+        finally:
+            await client.close()
+
+    with engine(lambda _: answer) as server:
+        notes, found = asyncio.run(refresh(server))
+    assert len(answer.body) < 400_000
+    assert len(found) <= 2
+    assert len(notes) == 8 - len(found)
+    assert all("responses of more than 1 MiB: narrow it with match=" in note for note in notes)
+
+
 def test_numbers_that_are_none_are_absent_and_warnings_are_told() -> None:
     answer = vector(
         [({"n": "1"}, "NaN"), ({"n": "2"}, "+Inf"), ({"n": "3"}, "x"), ({"n": "4"}, "2.5")],
@@ -159,3 +183,24 @@ def test_secrets_come_from_files_and_the_tenant_from_the_settings(tmp_path: Path
     (asked,) = server.asked
     assert asked.headers["Authorization"] == "Bearer abc123"
     assert asked.headers["X-Scope-OrgID"] == "ml"
+
+
+def test_fault_28_an_answer_of_many_rows_causes_no_query_for_each() -> None:
+    """The probe queries one node for its interval, however many the server returns."""
+    rows = vector([({"node": f"n{place}", "job": f"j{place}"}, "1") for place in range(500)])
+
+    def reply(asked: Asked) -> Answer:
+        return success(sorted(queries.NAMES)) if "label" in asked.path else rows
+
+    async def run(server: FakePrometheus) -> queries.Queries:
+        client = Client(parse(f"prometheus+{server.url}"), Fleet())
+        try:
+            return await queries.probe(client, "", 1000.0)
+        finally:
+            await client.close()
+
+    with engine(reply) as server:
+        found = asyncio.run(run(server))
+        assert len(server.asked) == 4
+    assert len(found.jobs) == queries.MAX_JOBS
+    assert found.interval == queries.DEFAULT_INTERVAL
