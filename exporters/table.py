@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from trntop.analysis.rulebook import NEXT_STEPS
+from trntop.analysis.runbook import kind_name
 from trntop.catalog import Provenance
 from trntop.core import units
 from trntop.core.model import (
@@ -127,7 +128,7 @@ def _incident_lines(incident: Incident, width: int, utc: bool, *, evidence: bool
     lasted = ""
     if incident.closed_at is not None:
         lasted = f" for {units.span(incident.closed_at - incident.opened_at)}"
-    head = f"{units.clock(incident.opened_at, utc=utc)}  {word}  {incident.kind}{lasted}"
+    head = f"{units.clock(incident.opened_at, utc=utc)}  {word}  {kind_name(incident.kind)}{lasted}"
     if evidence:
         head = ", ".join((head, *incident.detection))
     where = " ".join(

@@ -243,7 +243,7 @@ def test_cards_in_natural_order() -> None:
 def test_open_incidents_stand_above_the_fleet() -> None:
     closed = make_incident("hang", closed_at=NOON)
     text = shown(make_view(2, incidents=[CRITICAL, closed]))
-    assert text.index("● critical  node_silent  trn-001") < text.index("trn-000")
+    assert text.index("● critical  Node silent  trn-001") < text.index("trn-000")
     assert "hang" not in text
 
 
@@ -253,14 +253,14 @@ def test_report() -> None:
         make_incident("node_silent", severity=Severity.CRITICAL, component=None),
     ]
     assert incidents_text(incidents, 90, utc=True).splitlines() == [
-        "11:59:00  ▲ warning   comm_bound for 4 min 20 s  trn-001 efa:rdmap32s27 pretrain-13b",
+        "11:59:00  ▲ warning   Comm bound for 4 min 20 s  trn-001 efa:rdmap32s27 pretrain-13b",
         "          EFA card rdmap32s27 on trn-001 retransmits 2.1 % (siblings 0.0 %)",
         "            - trn-001: comm share 31 % of step time",
         "            - 16 nodes wait 0.9 s a step",
         "          Next step: Check retransmits and rails on the EFA screen; then batch size and",
         "          bucket sizes.",
         "          Runbook: trntop rules comm_bound",
-        "11:59:00  ● critical  node_silent  trn-001",
+        "11:59:00  ● critical  Node silent  trn-001",
         "          EFA card rdmap32s27 on trn-001 retransmits 2.1 % (siblings 0.0 %)",
         "            - trn-001: comm share 31 % of step time",
         "            - 16 nodes wait 0.9 s a step",
@@ -276,7 +276,7 @@ def test_report_says_when_it_was_noticed_and_how_often_it_came_back() -> None:
         make_incident(closed_at=NOON), detected_at=NOON - 48, returns=2, evidence=()
     )
     assert incidents_text([incident], 120, utc=True).splitlines()[0] == (
-        "11:59:00  ▲ warning   comm_bound for 1 min, detected after 12 s, recurred 2 times"
+        "11:59:00  ▲ warning   Comm bound for 1 min, detected after 12 s, recurred 2 times"
         "  trn-001 efa:rdmap32s27"
     )
     assert "detected" not in shown(
