@@ -1,5 +1,6 @@
 """The members of a trace file, expanded and bounded."""
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,11 @@ from trntop.recording.compression import BrokenStreamError, blocks, detect
 
 MAX_DECODED = 4 << 30
 """Bytes of one trace, expanded."""
+SPARE = 16 << 20
+RATIO = 200
+"""A compressed trace has at most `SPARE` bytes and `RATIO` for each of the file: real ones have 14.
+An empty event takes 3 bytes, and 70 in memory.
+"""
 T = TypeVar("T")
 
 _DAMAGE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
@@ -46,11 +52,17 @@ def read(path: Path) -> Members:
             raise RecordingError(f"{path}: not a regular file")
         with path.open("rb") as file:
             codec = detect(file.read(8))
+            size = file.seek(0, os.SEEK_END)
             file.seek(0)
+            expected = SPARE + RATIO * size
             for block in blocks(file, codec):
                 if not content and envelope.parse(block.partition(b"\n")[0]):
                     raise RecordingError(f"{path}: this is a recording: trntop replay {path}")
                 content += block
+                if codec is not None and len(content) > expected:
+                    raise RecordingError(
+                        f"{path}: not a trace: it expands to more than {RATIO} times its size"
+                    )
                 if len(content) > MAX_DECODED:
                     raise RecordingError(f"{path}: larger than {MAX_DECODED >> 30} GiB expanded")
     except BrokenStreamError as error:

@@ -88,6 +88,14 @@ def test_a_trace_has_a_largest_size(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert refusal(path) == "larger than 0 GiB expanded"
 
 
+def test_fault_28_a_bomb_is_no_trace(tmp_path: Path) -> None:
+    """60 MB of empty events, in 60 KB, took 1.5 GB of memory."""
+    path = tmp_path / "trace.json.gz"
+    path.write_bytes(gzip.compress(b'{"traceEvents":[' + b"{}," * 8_000_000 + b"{}]}"))
+    with pytest.raises(RecordingError, match="it expands to more than 200 times its size"):
+        content.read(path)
+
+
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     assert refusal(tmp_path / "none.json") == "No such file or directory"
     assert refusal(tmp_path) == "not a regular file"
