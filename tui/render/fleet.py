@@ -10,6 +10,7 @@ from trntop.analysis.rulebook import NEXT_STEPS
 from trntop.catalog import EFA_SOURCE, HBM_QUANTITIES, NEURON_MONITOR, Entity
 from trntop.core import units
 from trntop.core.model import Frame, Incident, NodeView, SourceState, Stage, State
+from trntop.sources import TRAINING_SOURCES
 
 from ..measures import MEASURES, Measure
 from ..view_model import ViewModel
@@ -180,7 +181,7 @@ def state_parts(node: NodeView, context: RenderContext) -> list[Part]:
     state = node.state
     age = node.age()
     calm = state is State.FRESH
-    silent = [source for source in node.frame.sources if is_missed(source)]
+    silent = _missed(node)
     if calm and silent:
         counts = Counter(source.state for source in silent)
         return [
@@ -197,6 +198,13 @@ def state_parts(node: NodeView, context: RenderContext) -> list[Part]:
             (f" {units.age(age)}", context.palette.faint if calm else context.palette.muted)
         )
     return parts
+
+
+def _missed(node: NodeView) -> list[SourceState]:
+    """Its silent sources; a run that stalls has no steps to report."""
+    phase = node.frame.phase
+    expected = TRAINING_SOURCES if phase and phase.stage is Stage.STALLED else ()
+    return [s for s in node.frame.sources if is_missed(s) and s.name not in expected]
 
 
 def is_missed(source: SourceState) -> bool:
@@ -251,7 +259,7 @@ def columns(name_width: int) -> tuple[Column[FleetRow], ...]:
         Column("job", "job", 12, 39, _text(_job), max_width=24),
         Column("type", "type", 14, 38, _text(_type), max_width=18),
         Column("incident", "incident", 20, 77, _incident, max_width=24),
-        Column("next", "next step", 24, 71, _next, max_width=80),
+        Column("next", "next step", 32, 71, _next, max_width=80),
         Column("state", "state", 10, 85, _state, max_width=15),
     )
 
@@ -268,8 +276,10 @@ def uniform(view_model: ViewModel) -> frozenset[str]:
     if len(view_model.phases) < 2 and all(node.frame.phase for node in nodes):
         found.add("phase")
     fresh = view_model.states.keys() <= {State.FRESH}
-    if fresh and not any(is_missed(source) for node in nodes for source in node.frame.sources):
+    if fresh and not any(map(_missed, nodes)):
         found.add("state")
+    if view_model.phases.keys() == {Stage.STALLED}:
+        found |= {"comm", "exposed", "step"}
     if len(view_model.cluster.jobs) < 2:
         found.add("job")
     if len({_type(node) for node in nodes}) < 2:

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from rich.style import Style
 
-from tests.builders import make_node, view_of
+from tests.builders import NOON, make_node, view_of
 from tests.tui.render.pens import PEN
 from tests.tui.scenes import EFA_INCIDENT, VICTIM, node, view, view_model
 from trntop.core import units
-from trntop.core.model import NodeView, Severity, State
+from trntop.core.model import NodeView, Phase, Severity, Stage, State
 from trntop.core.settings import Analysis
 from trntop.pipeline.history import History
 from trntop.tui.measures import LOG_STEP, MEASURES
@@ -150,6 +150,17 @@ class TestColumns:
         assert "state" not in ids
         asked = fleet.selected(fleet.columns(8), ("state",), fleet.uniform(calm))
         assert [one.id for one in asked] == ["node", "state"]
+
+    def test_a_stalled_run_has_no_steps_to_report(self) -> None:
+        def uniform(stage: Stage) -> frozenset[str]:
+            made = make_node(0, states={"steps": State.STALE})
+            frame = dataclasses.replace(made.frame, phase=Phase(stage, NOON - 60, ""))
+            found = view_of(dataclasses.replace(made, frame=frame))
+            return fleet.uniform(ViewModel(view=found, history=History(60), limits=Analysis()))
+
+        hidden = {"state", "comm", "exposed", "step"}
+        assert hidden <= uniform(Stage.STALLED)
+        assert not hidden & uniform(Stage.TRAINING)
 
     def test_provenance_is_in_the_heading_and_in_the_cells_that_differ(self) -> None:
         heading = {one.id: one.heading for one in fleet.columns(8)}
