@@ -97,9 +97,9 @@ def test_a_job_with_an_open_hang_is_stalled_and_has_no_rates() -> None:
     hang = make_incident("hang", job="pretrain-13b", node=None, opened_at=cluster.time - 12.0)
     found = with_stalled(cluster, [hang], {node: "pretrain-13b", "gone": "pretrain-13b"})
     frame = found.nodes[node].frame
-    assert frame.phase == Phase(Stage.STALLED, cluster.time - 12.0, "no progress for 12 s")
+    assert frame.phase == Phase(Stage.STALLED, cluster.time - 12.0, "no progress")
     assert frame.value("job_mfu_ratio") is None
-    assert frame.why_absent("job_mfu_ratio") == "no progress for 12 s"
+    assert frame.why_absent("job_mfu_ratio") == "no progress"
     assert frame.value("job_step") is not None
     assert found.nodes[other] is cluster.nodes[other]
     assert found.phases["pretrain-13b"].stage is Stage.STALLED

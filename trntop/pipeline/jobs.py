@@ -129,7 +129,7 @@ def with_stalled(
         incident.job: Phase(
             Stage.STALLED,
             incident.opened_at,
-            f"no progress for {units.span(cluster.time - incident.opened_at)}",
+            "no progress",
         )
         for incident in incidents
         if incident.open and incident.kind == "hang" and incident.job is not None
