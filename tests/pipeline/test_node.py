@@ -1,3 +1,5 @@
+import json
+
 import numpy as np
 import pytest
 
@@ -34,6 +36,7 @@ from trntop.core.model import (
 )
 from trntop.core.settings import Settings
 from trntop.pipeline.node import NodeState
+from trntop.pipeline.source_buffer import MAX_JOBS
 from trntop.session.monitor import Monitor
 
 
@@ -408,3 +411,19 @@ class TestAllocations:
         inventory = at(m, 100.0).inventory
         held = inventory.held_devices(Allocation("1", devices=(7,), cores=(0, 1, 99)))
         assert held == (0, 7)
+
+
+def test_fault_28_one_node_has_a_limit_of_jobs() -> None:
+    """Any user may report steps: each job costs the rules milliseconds a tick."""
+
+    def steps(job: int, rank: int, time: float) -> Reading:
+        record = {"job": f"j{job}", "rank": rank, "step": 1, "step_seconds": 1.0}
+        return Reading("n", STEPS, time, json.dumps(record).encode())
+
+    m = monitor(*(steps(job, 0, 0.001 * job) for job in range(500)))
+    m.feed(steps(3, 1, 1.0))  # another rank of a known job is kept
+    inventory = at(m, 1.0).inventory
+    assert len(set(inventory.of(Entity.JOB))) == MAX_JOBS
+    assert len(inventory.of(Entity.RANK)) == MAX_JOBS + 1
+    (source,) = [one for one in at(m, 1.0).frame.sources if one.name == STEPS]
+    assert source.counts["dropped"] == 500 - MAX_JOBS

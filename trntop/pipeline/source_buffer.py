@@ -33,6 +33,10 @@ MAX_STEP = 600.0
 """Seconds; a longer step does not indicate when the next one is due."""
 MAX_PARTS = 4096
 """Ranks kept for one node."""
+MAX_JOBS = 64
+"""Jobs kept for one node, one for each logical core of a trn2.48xlarge: any user may report some,
+and the rules compare the ranks of each.
+"""
 MAX_LINE_RATES = 2.0
 """A byte counter that moves faster than this many line rates is damaged."""
 MAX_RATE = 1e15
@@ -221,7 +225,7 @@ class SourceBuffer:
         if (before := self.parts.get(sample.part)) is not None:
             past = before.sample
             rates = self._rates(sample, past.columns, past.keys, time - before.time)
-        if before is not None or len(self.parts) < MAX_PARTS:
+        if before is not None or self._has_room(sample):
             period = sample.period
             if period is None:
                 first = PROBE_PERIOD if self.name == PROBE else DEFAULT_PERIOD
@@ -236,6 +240,16 @@ class SourceBuffer:
                 self.period = max(part.period for part in self.parts.values())
         else:
             self.count("dropped")
+
+    def _has_room(self, sample: Sample) -> bool:
+        """Whether a new part is kept."""
+        if len(self.parts) >= MAX_PARTS:
+            return False
+        mine = sample.keys.get(Entity.JOB)
+        if mine is None:
+            return True
+        jobs = {part.sample.keys.get(Entity.JOB) for part in self.parts.values()}
+        return mine in jobs or len(jobs) < MAX_JOBS
 
     def _add_whole(self, time: float, before: float | None, sample: Sample) -> None:
         if self.name == NEURON_MONITOR:
