@@ -111,7 +111,7 @@ def imported(folder: Path) -> Iterator[str]:
         with httpx.Client(base_url=f"http://{address}", trust_env=False) as client:
             _until_ready(client)
             feeder.start()
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + 120
             query = {"query": "count(count_over_time(trn_instance_info[1m]) > 3)", "nocache": "1"}
             while not client.get("/api/v1/query", params=query).json()["data"]["result"]:
                 assert time.monotonic() < deadline, "nothing was imported"
@@ -127,7 +127,7 @@ def imported(folder: Path) -> Iterator[str]:
 
 
 def _until_ready(client: httpx.Client) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while True:
         try:
             if client.get("/health").status_code == 200:
