@@ -63,6 +63,8 @@ class PeerTuning:
     """Standard deviations of wandering load that an effect must exceed."""
     effect_weight: float = 0.35
     """Weight of the newest round in the mean effect."""
+    remarkable: float = 0.25
+    """Share of the limit from which the duration and the noise of an effect are looked at."""
     cleared: float = 0.5
     """Share of the limit below which an effect is over."""
 
@@ -237,10 +239,10 @@ class Peers(Members):
         calm = known & (score < TUNING.cusum_limit / 3) & ~(self.value > 1.0)
         learning = np.flatnonzero(known & (self.count < TUNING.learning))
         self.count = self.count + known
-        weight = np.where(calm, 1.0 / np.clip(self.count, 1.0, TUNING.bias_rounds), 0.0)
+        weight = 1.0 / np.clip(self.count, 1.0, TUNING.bias_rounds)
         odd = TUNING.outlier * self.noise(population)
-        self.bias = self.bias + weight * np.nan_to_num(np.clip(residual, -odd, odd))
-        self._doubt = self._doubt * (1.0 - weight)
+        np.add(self.bias, weight * np.clip(residual, -odd, odd), out=self.bias, where=calm)
+        np.multiply(self._doubt, 1.0 - weight, out=self._doubt, where=calm)
         if len(learning):  # the median: a hiccup, or a round that began late, is no bias
             self._first[self.count[learning].astype(int) - 1, learning] = off[learning]
             first = self._first[:, learning]
@@ -277,21 +279,21 @@ class Peers(Members):
         found = self.value > 1.0
         size = self.effect / least
         near = residual < TUNING.cleared * least
-        self._calm = np.where(judged, np.where(near, self._calm + 1, 0.0), self._calm)
-        over = found & ((size < TUNING.cleared) | (self._calm >= enough))
-        sure = np.where(
-            residual >= TUNING.min_of_peak * self._peak, score / TUNING.cusum_limit, 1.0
-        )
-        fresh = np.minimum(np.minimum(sure, size), 1.0)
+        self._calm += judged & near
+        self._calm[judged & ~near] = 0.0
+        value = size.copy()  # smaller effects are not worth a closer look
+        chosen = np.flatnonzero(size > TUNING.remarkable)
+        grows = residual[chosen] >= TUNING.min_of_peak * self._peak[chosen]
+        sure = np.where(grows, score[chosen] / TUNING.cusum_limit, 1.0)
         # Its first round, too, was slow from its begin to its end.
-        lasted = time - self.since[lasting] + pace
-        large = size[lasting] >= TUNING.large
-        lasting = lasting[lasted >= np.where(large, TUNING.min_large, TUNING.min_duration)]
-        fresh[lasting] = np.minimum(sure[lasting], size[lasting])
-        # Once found, a member stays so until its effect is gone.
-        value = np.where(found & ~over, np.fmax(size, 1.0 + 1e-9), fresh)
-        value = np.where(over, 0.0, value)
-        self.value = np.where(judged, value, self.value)
-        if over.any():
+        lasted = np.where(self.since[chosen] > 0, time - self.since[chosen] + pace, 0.0)
+        large = size[chosen] >= TUNING.large
+        long = lasted >= np.where(large, TUNING.min_large, TUNING.min_duration)
+        value[chosen] = np.minimum(np.minimum(sure, size[chosen]), np.where(long, np.inf, 1.0))
+        if found.any():  # a member stays so until its effect is gone
+            over = found & ((size < TUNING.cleared) | (self._calm >= enough))
+            value = np.where(found, np.fmax(size, 1.0 + 1e-9), value)
+            value[over] = 0.0
             self._cusum.reset(over)
-            self.effect = np.where(over, 0.0, self.effect)
+            self.effect[over] = 0.0
+        np.copyto(self.value, value, where=judged)
