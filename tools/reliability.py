@@ -38,7 +38,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("Invalid UTF-8, lone surrogates, NUL", "Replaced in text only; numbers survive; reported"),
         Fault("Unknown or missing fields, groups with an error, other versions", "The known parts are shown, the error is the reason for what lacks"),
         Fault("Two runtimes report one core; cores beyond the hardware; another core size", "Nothing counts twice; the topology is rebuilt; reported once"),
-        Fault("A device disappears and returns", "It is lost, not 0; the others go on; it begins anew"),
+        Fault("A device disappears and returns", "It is lost, not 0; the others go on; it starts over"),
         Fault("A counter is reset, wraps or jumps", "No rate for that interval, and never a spike"),
         Fault("Idle cores are not in the report; the report is old", "Idle is 0, old is absent"),
         Fault("Sentinels such as 2^63 or 1.4e16", "Absent"),

@@ -61,6 +61,8 @@ class _Peers(NamedTuple):
     usual: float
     enough: float
     """The least departure that counts."""
+    others: int
+    """Nodes that report it besides the one that is compared."""
 
 
 class Outliers:
@@ -88,11 +90,12 @@ class Outliers:
                 continue
             value = float(peers.values[index])
             if abs(value - peers.usual) > peers.enough:
-                quantity, count = CATALOG[name], len(run.indices) - 1
+                quantity = CATALOG[name]
                 text = (
                     f"unlike its peers: {quantity.help[0].lower()}{quantity.help[1:]} "
                     f"{units.with_unit(value, quantity.unit)}, "
-                    f"median of {count} others {units.with_unit(peers.usual, quantity.unit)}"
+                    f"median of {peers.others} others "
+                    f"{units.with_unit(peers.usual, quantity.unit)}"
                 )
                 times = abs(value - peers.usual) / peers.enough
                 found.append((times, Evidence(text, node, name, value, peers.usual)))
@@ -113,5 +116,5 @@ class Outliers:
                     TUNING.min_share * abs(usual),
                     _LEAST[CATALOG[name].unit],
                 )
-                self._known[key] = _Peers(values, usual, enough)
+                self._known[key] = _Peers(values, usual, enough, len(known) - 1)
         return self._known[key]
