@@ -12,7 +12,7 @@ from trntop.catalog import EFA_SOURCE, Entity
 from trntop.catalog.efa import ERROR_KINDS, is_up
 from trntop.core.model import NO_VALUE, Column, Frame, Inventory, Key, NodeView, Stage
 from trntop.pipeline.axis import Axis, Indices, PartAxis, realigned
-from trntop.pipeline.statistics import Mask, Members, node_largest
+from trntop.pipeline.statistics import Mask, Members, Table, node_largest
 from trntop.pipeline.tick import Tick
 
 
@@ -57,30 +57,39 @@ class Groups:
         self.sizes = np.bincount(group) if len(group) else np.zeros(0, np.int64)
         order = np.argsort(group, kind="stable")
         begins = np.cumsum(self.sizes) - self.sizes
-        self._row = np.empty(len(group), np.int64)
-        self._row[order] = np.arange(len(group)) - begins[group[order]]
+        row = np.empty(len(group), np.int64)
+        row[order] = np.arange(len(group)) - begins[group[order]]
         self._shape = len(self.sizes), int(self.sizes.max(initial=0))
+        self._cell = group * self._shape[1] + row
+        """Of each device in a table of that shape."""
 
     def median(self, values: Column) -> Column:
         """The median of the other members of each device's group, `[device]`."""
-        table = np.full(self._shape, NO_VALUE)
-        table[self.of, self._row] = values
-        table.sort(axis=1)  # NaN comes last
-        known = self._shape[1] - np.isnan(table).sum(axis=1)
-        there = ~np.isnan(values)
-        others = known[self.of] - there
-        ordered, first = table.ravel(), self.of * self._shape[1]
-        last = np.maximum(self._shape[1] - 1, 0)
+        cells = np.full(self._shape[0] * self._shape[1], NO_VALUE)
+        cells[self._cell] = values
+        table = cells.reshape(self._shape)
+        ordered = np.sort(table, axis=1)  # NaN comes last
+        known = self._shape[1] - np.isnan(ordered).sum(axis=1)
+        rows, last = np.arange(self._shape[0]), max(self._shape[1] - 1, 0)
 
-        def at(index: Indices) -> Column:
-            """The value at this index of the others, in order."""
-            here = ordered[first + np.clip(index, 0, last)]
-            behind = ordered[first + np.clip(index + 1, 0, last)]
+        def at(index: Indices, count: Indices) -> Table:
+            """The value at this index of each group, in order, `[group, 1]`; NaN without any."""
+            found: Table = np.where(count > 0, ordered[rows, np.clip(index, 0, last)], NO_VALUE)
+            return found[:, None]
+
+        def other(index: Indices) -> Table:
+            """The value at this index of the others, in order, `[group, member]`."""
+            here = at(index, known - 1)
             # Without the device itself, the values after it move down by one.
-            return np.where(there & ~(here < values), behind, here)
+            return np.where(here < table, here, at(index + 1, known - 1))
 
-        middle = 0.5 * (at((others - 1) // 2) + at(others // 2))
-        return np.where(others > 0, middle, NO_VALUE)
+        medians: Table = 0.5 * (other((known - 2) // 2) + other((known - 1) // 2))
+        absent = np.isnan(table)
+        if absent.any():
+            middle = 0.5 * (at((known - 1) // 2, known) + at(known // 2, known))
+            medians = np.where(absent, middle, medians)
+        result: Column = medians.ravel()[self._cell]
+        return result
 
     def count(self, chosen: Mask) -> Indices:
         """How many of each device's group are chosen, `[device]`."""

@@ -77,6 +77,7 @@ _BEGUN = np.sqrt(1.0 - _REST**2)
 """The deviation of that mean as a share of its last one, where rounds are independent; where load
 wanders, 1 less `_REST`.
 """
+_WANDER = TUNING.wander_factor * _BEGUN / (1.0 - _REST)
 
 
 @dataclass(slots=True)
@@ -213,22 +214,20 @@ class Peers(Members):
         usable = judged if np.count_nonzero(judged) >= 3 else known & (self.count > 0)
         telling = sampled(np.flatnonzero(usable & ~self._together()))
         self._noise[population].learn(residual[telling])
-        slow = self._slow + TUNING.slow_weight * (residual - self._slow)
-        self._slow = np.where(judged, slow, self._slow)
+        change = residual - self._slow
+        np.add(self._slow, TUNING.slow_weight * change, out=self._slow, where=judged)
         rounds = np.clip(self.count - TUNING.learning, 0, len(_REST) - 1).astype(np.int64)
-        rest, begun = _REST[rounds], _BEGUN[rounds]
         taught = telling[judged[telling]]
-        self._wander[population].learn(self._slow[taught] / begun[taught])
+        self._wander[population].learn(self._slow[taught] / _BEGUN[rounds[taught]])
         clip = TUNING.clip if pace < TUNING.slow_rounds else TUNING.clip_slow
         scale = max(self.noise(population), self.wander(population) / TUNING.slow_noise)
         standard = np.clip(residual / scale, -clip, clip)
         score = self._cusum.step(time, axis, np.where(judged, standard, np.nan))
         # The first rounds of an effect count equally: their mean is not that of the time before.
-        wander = TUNING.wander_factor * self.wander(population) * begun / (1.0 - rest)
-        least: Column = TUNING.doubts * self._doubt + np.fmax(self._least, wander)
+        wander = self.wander(population) * _WANDER
+        least: Column = TUNING.doubts * self._doubt + np.fmax(self._least, wander)[rounds]
         off_now = judged & (residual > TUNING.ongoing * least)
-        self._streak[judged & ~off_now] = 0.0
-        self._streak += off_now
+        self._streak = np.where(judged, (self._streak + 1.0) * off_now, self._streak)
         effect = self.effect + TUNING.effect_weight * (residual - self.effect)
         fresh = np.flatnonzero((self._streak > 0) & ~(self.value > 1.0))
         weight = np.fmax(TUNING.effect_weight, 1.0 / self._streak[fresh])

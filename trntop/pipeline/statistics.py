@@ -16,6 +16,7 @@ from trntop.pipeline.axis import Axis, AxisLike, Indices, PartAxis, realigned
 Mask = npt.NDArray[np.bool_]
 Scalar = TypeVar("Scalar", bound=np.generic)
 Table = npt.NDArray[np.float64]
+Counts = float | npt.NDArray[np.float64]
 
 MAX_VALUE = 1e30
 """Larger values are damaged, and count as absent in an `Ewma`."""
@@ -268,7 +269,8 @@ class RollingMean:
     """The mean of each member over the newest `span` seconds.
 
     Each sum has few rows, and nothing is ever subtracted from it, so that no rounding error of an
-    expired row remains. A row is added three times at most, whatever the span.
+    expired row remains. A row is added three times at most, whatever the span. Counts are one
+    number while all values are known.
     """
 
     def __init__(self, span: float) -> None:
@@ -277,14 +279,15 @@ class RollingMean:
         self._clear(0)
 
     def _clear(self, size: int) -> None:
-        self._older: list[tuple[float, Table]] = []
+        self._older: list[tuple[float, Column, Counts]] = []
         """Times, newest first, and the sums and counts of the rows from then to the first of
-        these, `[2, member]`.
+        these, `[member]`.
         """
-        self._newer: list[tuple[float, Table]] = []
+        self._newer: list[tuple[float, Column, Counts]] = []
         """Rows after these, in the order of time."""
-        self._total: Table = np.zeros((2, size))
-        """Sum of the newer rows."""
+        self._sums: Column = np.zeros(size)
+        self._counts: Counts = 0.0
+        """Of the newer rows."""
         self._time = -np.inf
 
     def push(self, time: float, values: Column, axis: Axis | PartAxis | None = None) -> Column:
@@ -292,21 +295,24 @@ class RollingMean:
         if axis is not None and self._axis is not None and axis is not self._axis:
             self._follow(self._axis, axis)
         self._axis = axis
-        if time < self._time or len(values) != self._total.shape[1]:
+        if time < self._time or len(values) != len(self._sums):
             self._clear(len(values))
         self._time = time
-        row = np.empty((2, len(values)))
-        np.equal(values, values, out=row[1])
-        row[0] = values if row[1].all() else np.where(row[1], values, 0.0)
-        self._newer.append((time, row))
-        self._total = self._total + row
+        known: Counts = 1.0
+        if (absent := np.isnan(values)).any():
+            values, known = np.where(absent, 0.0, values), 1.0 - absent
+        self._newer.append((time, values, known))
+        self._sums, self._counts = self._sums + values, self._counts + known
         while self._begin <= time - self._span:
             self._drop()
-        total = self._total + self._older[-1][1] if self._older else self._total
-        self.known = total[1] / (len(self._older) + len(self._newer))
+        sums, counts = self._sums, self._counts
+        if self._older:
+            _, older, older_counts = self._older[-1]
+            sums, counts = sums + older, counts + older_counts
+        rows = len(self._older) + len(self._newer)
+        self.known: Column = np.broadcast_to(counts / rows, sums.shape)
         with np.errstate(invalid="ignore"):
-            mean: Column = total[0] / total[1]
-        return mean
+            return sums / counts
 
     @property
     def _begin(self) -> float:
@@ -315,20 +321,24 @@ class RollingMean:
     def _drop(self) -> None:
         """Drops the oldest row."""
         if not self._older:
-            total = np.zeros_like(self._total)
-            for time, row in reversed(self._newer):
-                total = total + row
-                self._older.append((time, total))
-            self._newer, self._total = [], np.zeros_like(self._total)
+            sums: Column = np.zeros_like(self._sums)
+            counts: Counts = 0.0
+            for time, row, known in reversed(self._newer):
+                sums, counts = sums + row, counts + known
+                self._older.append((time, sums, counts))
+            self._newer, self._sums, self._counts = [], np.zeros_like(sums), 0.0
         self._older.pop()
 
     def _follow(self, before: Axis | PartAxis, axis: Axis | PartAxis) -> None:
-        def moved(table: Table) -> Table:
-            return np.nan_to_num(realigned(table, before, axis))
+        def moved(values: Column) -> Column:
+            return np.nan_to_num(realigned(values, before, axis))
 
-        self._older = [(time, moved(table)) for time, table in self._older]
-        self._newer = [(time, moved(table)) for time, table in self._newer]
-        self._total = moved(self._total)
+        def counted(counts: Counts) -> Column:
+            return moved(np.broadcast_to(counts, len(before)))
+
+        self._older = [(time, moved(row), counted(known)) for time, row, known in self._older]
+        self._newer = [(time, moved(row), counted(known)) for time, row, known in self._newer]
+        self._sums, self._counts = moved(self._sums), counted(self._counts)
 
     @property
     def seconds(self) -> float:

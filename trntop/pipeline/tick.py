@@ -1,6 +1,7 @@
 """One tick of all nodes as columns: what the detectors read."""
 
 from collections.abc import Mapping, Sequence
+from itertools import repeat
 from operator import attrgetter, is_, itemgetter
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
@@ -61,16 +62,7 @@ class Tick:
         return values
 
     def columns(self, names: Sequence[str]) -> list[Column]:
-        """Two quantities or more, quicker than one after the other."""
-        missing = [name for name in names if name not in self._columns]
-        if len(missing) > 1:
-            # A node's table is looked at once for all of them: each is far from the next.
-            try:
-                rows = list(map(itemgetter(*missing), self._tables))
-            except KeyError:
-                rows = [tuple(map(table.get, missing)) for table in self._tables]
-            for name, pieces in zip(missing, zip(*rows, strict=True), strict=False):
-                self._columns[name] = self._lay(name, pieces)
+        """Several quantities."""
         return [self.column(name) for name in names]
 
     def parts(self, entity: Entity) -> PartAxis:
@@ -167,29 +159,20 @@ class Axes:
 
 def _joined(pieces: Sequence[Column | None], size: int) -> Column | None:
     """All pieces side by side; None where one is absent or not as long as it should be."""
-    column: Column
     try:
         # A third of the time of NumPy's own way; all columns are of float64.
-        column = np.frombuffer(b"".join(cast(Sequence[bytes], pieces)), np.float64)
+        column: Column = np.frombuffer(b"".join(cast(Sequence[bytes], pieces)), np.float64)
     except TypeError:  # one is absent, or its values do not lie side by side
-        try:
-            column = np.concatenate(cast(Sequence[Column], pieces))
-        except ValueError:
-            return None
+        return None
     return column if len(column) == size else None
 
 
 def _padded(pieces: Sequence[Column | None], widths: Sequence[int]) -> Column:
     """The pieces, NaN where one is absent or is not as long as its node has parts."""
-    if all(piece is None for piece in pieces):
+    if all(map(is_, pieces, repeat(None))):
         return np.full(sum(widths), NO_VALUE)
     nothing = {width: np.full(width, NO_VALUE) for width in set(widths)}
-    pairs = zip(pieces, widths, strict=True)
-    filled = [nothing[width] if piece is None else piece for piece, width in pairs]
-    column = _joined(filled, sum(widths))
-    if column is None:
-        fitting = zip(filled, widths, strict=True)
-        column = np.concatenate(
-            [piece if len(piece) == width else nothing[width] for piece, width in fitting]
-        )
-    return column
+    return np.concatenate([
+        nothing[width] if piece is None or len(piece) != width else piece
+        for piece, width in zip(pieces, widths, strict=True)
+    ])  # fmt: skip
