@@ -186,6 +186,13 @@ def test_healthy_nodes_of_which_one_reports() -> None:
     assert analyzed(job.clusters(200)) == ()
 
 
+def test_two_nodes_that_only_execute_as_often_as_others_pause_as_another_job() -> None:
+    halves = tuple(Dull(node, (0, 1, 2, 3), 0.5, 120, 145) for node in (0, 1))
+    two = Job(nodes=2, reporting=0, prefix="b", seed=2, dull=halves)
+    many = Job(nodes=12, reporting=0, prefix="a", seed=1)
+    assert stragglers(together(many.clusters(240), two.clusters(240))) == ()
+
+
 # Parts of nodes.
 
 

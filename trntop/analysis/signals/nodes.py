@@ -27,8 +27,9 @@ class NodeTuning:
     paused: float = 0.9
     """The same of one node."""
     max_paused: float = 0.2
-    """Share of a group's nodes, one at least, that may have paused: at the edges of a pause,
-    reports that come at different times show it on some nodes only.
+    """Share of a job's nodes, one at least, that may have paused: at the edges of a pause,
+    reports that come at different times show it on some nodes only. Where only the rate of
+    executions makes nodes one group, two that pause alone are another job of that rate.
     """
     usual_blocks: float = 20.0
     """Blocks over which it is a mean."""
@@ -72,6 +73,8 @@ class Nodes:
         self._groups: Indices = np.zeros(0, np.int64)
         """The same, less those that behave otherwise."""
         self._grouped = False
+        self._named: Mask = np.empty(0, bool)
+        """Nodes whose job is known."""
         self._usual: Column = np.empty(0)
         """Median utilization of each node's group."""
         self.worst: Column = np.empty(0)
@@ -131,6 +134,7 @@ class Nodes:
         numbers: dict[Hashable, int] = {}
         groups = [numbers.setdefault(kind, len(numbers)) for kind in kinds.values()]
         self._groups = np.array(groups, np.int64)
+        self._named = np.array([name in jobs for name in kinds], bool)
         self._kinds, self._grouped = kinds, False
         # A new node is assumed to do what its group does.
         self._usual = np.where(np.isnan(usual), group_median(usual, self._groups), usual)
@@ -194,8 +198,9 @@ class Nodes:
     def _edge(self, sizes: Indices) -> Mask:
         """Nodes whose group has begun or ended a pause in the block."""
         paused = self._means[UTILIZATION] < TUNING.paused * self._usual
-        many = np.bincount(self._groups[paused], minlength=len(sizes))
-        edge: Mask = (many > np.maximum(1.0, TUNING.max_paused * sizes))[self._groups]
+        many = np.bincount(self._groups[paused], minlength=len(sizes))[self._groups]
+        allowed = np.where(self._named, TUNING.max_paused * sizes[self._groups], 1.0)
+        edge: Mask = many > np.maximum(1.0, allowed)
         return edge
 
     def _steady(self) -> Mask:
