@@ -423,7 +423,16 @@ def test_sections_of_several_threads_are_united() -> None:
         clock.now += 1
     record = json.loads(sent[0])
     assert record["comm_seconds"] == 3
-    assert not any(emitter._meter._open.values())
+    assert not emitter._meter._state
+
+
+def test_sections_without_a_step_take_no_memory() -> None:
+    emitter = Steps("unix:/nowhere", clock=Clock())
+    for _ in range(steps.MAX_EVENTS):
+        with emitter.compute(), emitter.collective("all_reduce"):
+            pass
+    assert len(emitter._meter.events) <= steps.MAX_EVENTS
+    assert len(emitter._meter.calls) <= steps.MAX_EVENTS
 
 
 class TestSocket:

@@ -37,6 +37,7 @@ import struct
 import threading
 import time
 import weakref
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 
 __all__ = [
@@ -67,12 +68,17 @@ OBSERVER = "observer.sock"
 RETRY = 1.0
 """Minimum seconds between two attempts to connect."""
 
+MAX_EVENTS = 1000
+"""Beginnings and ends of sections that are kept until the step ends."""
+
 _log = logging.getLogger(__name__)
 _WARNED: set[str] = set()
-_COMPUTE, _COLLECTIVE = 1, 2
-_BITS = {kind: 4 << place for place, kind in enumerate(KINDS)}
-"""The bits of states: `_COLLECTIVE` is one without a kind."""
-_REDUCTION = sum(_BITS[kind] for kind in REDUCTIONS)
+_UNITS = {kind: 1 << 32 * place for place, kind in enumerate(("compute", "collective", *KINDS))}
+"""A state has 32 bits for the open sections of each kind; a `collective` is one without a kind."""
+_MASKS = {kind: unit * 0xFFFFFFFF for kind, unit in _UNITS.items()}
+_COMPUTE = _MASKS["compute"]
+_UNNAMED = _COMPUTE | _MASKS["collective"]
+_REDUCTION = sum(_MASKS[kind] for kind in REDUCTIONS)
 _WORDS = tuple((kind.replace("_", ""), kind) for kind in KINDS) + tuple(
     (word, "send_recv") for word in ("send", "recv", "permute")
 )
@@ -108,18 +114,22 @@ def bus_factor(kind: str, ranks: float) -> float:
 
 
 class _Meter:
-    """Adds up the time of a step in each state: the set of kinds of sections that are open.
+    """Adds up the time of a step in each state: how many sections of each kind are open.
 
-    These are the unions of the sections, however they nest and overlap.
+    These are the unions of the sections, however they nest and overlap. A section appends to
+    `events`, which needs no lock; they are added up when a step begins and ends.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._open: dict[int, int] = {}
+        self.clock = clock
+        self.events: list[tuple[int, float]] = []
+        """Changes of the state and their times."""
+        self.calls: list[_Collective] = []
+        """Finished collectives."""
         self._state = 0
-        self._spent: dict[int, float] = {}
-        self._calls: dict[int, list[float]] = {}
         self._since = clock()
+        self._spent: defaultdict[int, float] = defaultdict(float)
+        self._counts: defaultdict[_Collective, int] = defaultdict(int)
         self.renew_lock()
 
     def renew_lock(self) -> None:
@@ -127,73 +137,62 @@ class _Meter:
         # Reentrant, because the handler of a signal may open sections too.
         self._lock = threading.RLock()
 
-    def change(self, kind: int, change: int) -> None:
-        """Opens (+1) or closes (-1) a section."""
+    def add_up(
+        self, *, restart: bool
+    ) -> tuple[float, Mapping[int, float], Mapping[_Collective, int]]:
+        """Now, and since the last restart the seconds in each state and the finished calls."""
         with self._lock:
-            self._advance()
-            self._open[kind] = count = self._open.get(kind, 0) + change
-            if count:
-                self._state |= kind
-            else:
-                self._state &= ~kind
-
-    def count(self, kind: int, size: float, bus_size: float) -> None:
-        """Adds a finished collective: 1, its bytes and its bytes on the bus."""
-        with self._lock:
-            calls = self._calls.setdefault(kind, [0, 0, 0])
-            calls[0] += 1
-            calls[1] += size
-            calls[2] += bus_size
-
-    def begin(self) -> float:
-        """Starts a step, now."""
-        with self._lock:
-            self._advance()
-            self._spent.clear()
-            self._calls.clear()
-            return self._since
-
-    def read(self) -> tuple[float, dict[int, float], dict[int, list[float]]]:
-        """Now, and of the step until now the seconds in each state and the calls of each kind."""
-        with self._lock:
-            self._advance()
-            return self._since, self._spent.copy(), self._calls.copy()
-
-    def _advance(self) -> None:
-        now = self._clock()
-        self._spent[self._state] = self._spent.get(self._state, 0.0) + now - self._since
-        self._since = now
+            self.events.append((0, self.clock()))
+            events = self.events.copy()  # another thread may append at any time
+            del self.events[: len(events)]
+            state, since, spent, counts = self._state, self._since, self._spent, self._counts
+            for change, now in events:
+                if now > since:  # else another thread was interrupted before it appended
+                    spent[state] += now - since
+                    since = now
+                state += change
+            self._state, self._since = state, since
+            while self.calls:
+                counts[self.calls.pop()] += 1
+            if restart:
+                self._spent, self._counts = defaultdict(float), defaultdict(int)
+            return since, spent, counts
 
 
 class _Section:
     """A kind of section as a context manager; it may be entered again while it is open."""
 
-    __slots__ = ("_change", "_kind")
+    __slots__ = ("_append", "_clock", "_meter", "_unit")
 
-    def __init__(self, meter: _Meter, kind: int) -> None:
-        self._change = meter.change
-        self._kind = kind
+    def __init__(self, meter: _Meter, unit: int) -> None:
+        self._meter = meter
+        self._append = meter.events.append
+        self._clock = meter.clock
+        self._unit = unit
 
     def __enter__(self) -> None:
-        self._change(self._kind, 1)
+        self._append((self._unit, self._clock()))
 
     def __exit__(self, *_: object) -> None:
-        self._change(self._kind, -1)
+        self._append((-self._unit, self._clock()))
+        if len(self._meter.events) > MAX_EVENTS:
+            self._meter.add_up(restart=False)
 
 
 class _Collective(_Section):
     """A collective of a known kind; NaN where its bytes, or those on the bus, are unknown."""
 
-    __slots__ = ("_meter", "_sizes")
+    __slots__ = ("bus_bytes", "bytes", "kind")
 
     def __init__(self, meter: _Meter, kind: str, size: float, ranks: float) -> None:
-        super().__init__(meter, _BITS[kind])
-        self._meter = meter
-        self._sizes = size, size * bus_factor(kind, ranks)
+        super().__init__(meter, _UNITS[kind])
+        self.kind = kind
+        self.bytes = size
+        self.bus_bytes = size * bus_factor(kind, ranks)
 
     def __exit__(self, *_: object) -> None:
-        self._change(self._kind, -1)
-        self._meter.count(self._kind, *self._sizes)
+        self._meter.calls.append(self)
+        super().__exit__()
 
 
 class Step:
@@ -205,7 +204,8 @@ class Step:
         self.number = number
         self._steps = steps
         self._values: dict[str, float] = {}
-        self.report(tokens=tokens)
+        if tokens is not None:
+            self.report(tokens=tokens)
 
     def report(self, *, tokens: object = None, loss: object = None, mfu: object = None) -> None:
         """Adds values of the step; may be called several times.
@@ -219,11 +219,11 @@ class Step:
             mfu: model FLOPs utilization as a ratio, from 0 to 1.
         """
         for name, value in (("tokens", tokens), ("loss", loss), ("mfu", mfu)):
-            if (number := _number(value)) is not None:
+            if value is not None and (number := _number(value)) is not None:
                 self._values[name] = number
 
     def __enter__(self) -> Step:
-        self._begin = self._steps._meter.begin()
+        self._begin = self._steps._meter.add_up(restart=True)[0]
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -235,6 +235,10 @@ class _Off(Step):
     """A step of an emitter that is switched off."""
 
     __slots__ = ()
+
+    def __init__(self, steps: Steps, number: int, tokens: object) -> None:
+        self.number = number
+        self._steps = steps
 
     def report(self, *, tokens: object = None, loss: object = None, mfu: object = None) -> None:
         pass
@@ -282,8 +286,11 @@ class Steps:
         self._meter = _Meter(clock)
         self._off = target == "off"
         nothing = contextlib.nullcontext()
-        self._compute = nothing if self._off else _Section(self._meter, _COMPUTE)
-        self._collective = nothing if self._off else _Section(self._meter, _COLLECTIVE)
+        self._compute = nothing if self._off else _Section(self._meter, _UNITS["compute"])
+        self._collective = nothing if self._off else _Section(self._meter, _UNITS["collective"])
+        self._collective_of = functools.lru_cache(256)(
+            functools.partial(_Collective, self._meter)
+        )  # a loop repeats its collectives
         self._stages: list[tuple[str, float]] = []
         self._next = 1
         self._head = f'{{"job":{json.dumps(self.job)},"rank":{self.rank}'
@@ -299,7 +306,7 @@ class Steps:
             number: of the step; by default, the last one's plus one.
             tokens: consumed by the whole job in this step.
         """
-        given = _number(number)
+        given = None if number is None else _number(number)
         kind = _Off if self._off else Step
         return kind(self, self._next if given is None else int(given), tokens)
 
@@ -323,17 +330,11 @@ class Steps:
                 input and of an all-gather the output.
             ranks: that take part in it; without them its bus bandwidth is unknown.
         """
-        if self._off:
-            return self._collective
-        known = kind if kind in _BITS else kind_of(kind) if isinstance(kind, str) else None
-        if known is None:
+        if self._off or not isinstance(kind, str) or (known := kind_of(kind)) is None:
             return self._collective
         size, group = _number(bytes), _number(ranks)
-        return _Collective(
-            self._meter,
-            known,
-            math.nan if size is None else size,
-            math.nan if group is None else group,
+        return self._collective_of(
+            known, math.nan if size is None else size, math.nan if group is None else group
         )
 
     def checkpoint(self) -> contextlib.AbstractContextManager[None]:
@@ -356,17 +357,18 @@ class Steps:
         self._channel.close()
 
     def _finish(self, number: int, begin: float, values: Mapping[str, float]) -> None:
-        ended, spent, calls = self._meter.read()
+        ended, spent, calls = self._meter.add_up(restart=True)
         compute = exposed = overlap = 0.0
         states = 0
         for state, seconds in spent.items():
             states |= state
-            if state == _COMPUTE:
-                compute += seconds
-            elif state & _COMPUTE:
-                overlap += seconds
+            if state > _COMPUTE:
+                if state & _COMPUTE:
+                    overlap += seconds
+                else:
+                    exposed += seconds
             elif state:
-                exposed += seconds
+                compute += seconds
         record = f'{self._head},"step":{number},"step_seconds":{ended - begin:.9f}'
         # A section that was never marked is unknown, not zero; without compute the covered part of
         # the communication is unknown too.
@@ -376,8 +378,8 @@ class Steps:
             record += f',"comm_seconds":{exposed + overlap:.9f}'
             if compute + overlap:
                 record += f',"overlap_seconds":{overlap:.9f},"exposed_comm_seconds":{exposed:.9f}'
-        if states > (_COMPUTE | _COLLECTIVE):
-            record += _by_kind(spent, calls)
+        if states > _UNNAMED:
+            record += _by_kind(states, spent, calls)
         for name, value in values.items():
             record += f',"{name}":{value!r}'
         self._send(f'{record},"time":{time.time():.6f}}}')
@@ -564,20 +566,30 @@ def _number(value: object) -> float | None:
     """A finite number, else None."""
     if type(value) is int and abs(value) < 1 << 53:
         return value
+    if value is None:
+        return None
     try:
-        number = float(value) if isinstance(value, numbers.Real) else math.nan
+        # A number of an abstract class takes long to recognize.
+        number = float(value) if isinstance(value, (float, numbers.Real)) else math.nan
     except Exception:  # whatever a foreign type raises, the loop continues
         return None
     return number if math.isfinite(number) else None
 
 
-def _by_kind(spent: Mapping[int, float], calls: Mapping[int, list[float]]) -> str:
+def _by_kind(states: int, spent: Mapping[int, float], calls: Mapping[_Collective, int]) -> str:
     """The members of a record about kinds of collectives."""
+    totals: dict[str, tuple[int, float, float]] = {}
+    for call, times in calls.items():
+        count, size, bus_size = totals.get(call.kind, (0, 0, 0))
+        totals[call.kind] = (
+            count + times, size + times * call.bytes, bus_size + times * call.bus_bytes
+        )  # fmt: skip
     kinds = []
-    for kind, bit in _BITS.items():
-        seconds = sum([spent[state] for state in spent if state & bit])
-        if seconds:
-            count, size, bus_size = calls.get(bit, (0, math.nan, math.nan))
+    for kind in KINDS:
+        mask = _MASKS[kind]
+        if states & mask:
+            seconds = sum([spent[state] for state in spent if state & mask])
+            count, size, bus_size = totals.get(kind, (0, math.nan, math.nan))
             text = f'"{kind}":{{"count":{count},"seconds":{seconds:.9f}'
             if size == size:
                 text += f',"bytes":{size!r}'
