@@ -15,6 +15,7 @@ from typing import Any
 
 import promql_parser
 import pytest
+from msgspec.structs import replace
 
 from trntop.analysis.rulebook import RULEBOOK
 from trntop.catalog import CATALOG, Kind, Page, page_of
@@ -425,12 +426,37 @@ def test_shipped_ones_are_those_of_the_repository() -> None:
 
 
 def test_they_are_written_into_a_folder(tmp_path: Path) -> None:
-    written = shipped_dashboards.write(tmp_path / "new")
+    written = shipped_dashboards.write(tmp_path / "new", Analysis())
     assert [path.name for path in written] == [f"trntop-{name}.json" for name in NAMES]
-    assert json.loads(written[0].read_text("utf-8"))["uid"] == "trntop-cluster"
+    for name, path in zip(NAMES, written, strict=True):
+        assert path.read_text("utf-8") == shipped_dashboards.read(name)
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="file: File exists"):
-        shipped_dashboards.write(tmp_path / "file")
+        shipped_dashboards.write(tmp_path / "file", Analysis())
+
+
+@pytest.mark.parametrize("setting", shipped_dashboards.LIMITS)
+def test_thresholds_are_the_limits_in_force(setting: str, tmp_path: Path) -> None:
+    usual = Analysis()
+    shipped_dashboards.write(tmp_path, replace(usual, **{setting: 0.123}))
+    color = shipped_dashboards.LIMITS[setting]
+    default = {"color": color, "value": getattr(usual, setting)}
+    boards = {name: shipped_dashboards.read(name) for name in NAMES}
+    for name, board in boards.items():
+        before = thresholds(json.loads(board))
+        after = thresholds(json.loads((tmp_path / f"trntop-{name}.json").read_text("utf-8")))
+        changed = [step | {"value": 0.123} if step == default else step for step in before]
+        assert after == changed
+    assert any(default in thresholds(json.loads(board)) for board in boards.values())
+
+
+def thresholds(made: Any) -> list[dict[str, Any]]:
+    """The steps of all thresholds in a dashboard."""
+    if isinstance(made, list):
+        return [step for one in made for step in thresholds(one)]
+    if not isinstance(made, dict):
+        return []
+    return ([made] if made.keys() == {"color", "value"} else []) + thresholds([*made.values()])
 
 
 def test_nobody_needs_the_library_to_have_them() -> None:

@@ -1,11 +1,12 @@
 """Writes the dashboards as Grafana imports them: `python -m tools.dashboards [DIR]`."""
 
-import json
 import sys
 from pathlib import Path
 
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import Dashboard
+
+from trntop.exporters import shipped_dashboards
 
 from . import cluster, efa, job, node
 
@@ -22,9 +23,7 @@ def boards() -> dict[str, Dashboard]:
 
 def encode(dashboard: Dashboard) -> str:
     """As it is committed."""
-    return (
-        json.dumps(dashboard, cls=JSONEncoder, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
-    )
+    return shipped_dashboards.encode(dashboard, JSONEncoder)
 
 
 if __name__ == "__main__":

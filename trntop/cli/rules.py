@@ -75,7 +75,7 @@ def rules(args: Namespace) -> int:
         sys.stdout.write(prometheus(args, settings))
         return 0
     if args.kind == GRAFANA:
-        return grafana(args)
+        return grafana(args, settings)
     rows = list(table(settings))
     if args.kind is not None:
         rows = [row for row in rows if row["kind"] == known_kind(args.kind, settings)]
@@ -127,8 +127,8 @@ def rule_groups(settings: Settings, **links: str) -> "Sequence[Group]":
     )
 
 
-def grafana(args: Namespace) -> int:
-    """Lists the dashboards, or writes them to a directory.
+def grafana(args: Namespace, settings: Settings) -> int:
+    """Lists the dashboards, or writes them to a directory, with the limits in force.
 
     Raises:
         UsageError: the directory cannot be written.
@@ -140,7 +140,7 @@ def grafana(args: Namespace) -> int:
             print(f"{name:<8}  {description}")
         print("trntop: write them with -o DIR", file=sys.stderr)
         return 0
-    for path in dashboards.write(args.output):
+    for path in dashboards.write(args.output, settings.analysis):
         print(f"trntop: wrote {path}", file=sys.stderr)
     return 0
 
