@@ -23,11 +23,14 @@ import trntop
 MAX_PAGES = 8
 """Limit of dashboards that are open at the same time: each is a process."""
 _EXTERNAL_FONT_LINK = re.compile(r"<link\b[^>]*\bhref=\"https?://fonts\.[^>]*>")
-_BUNDLED_FONT = """<style>
+_STYLE = """<style>
       @font-face { font-family: "Roboto Mono"; font-weight: 100 700;
         src: url("/static/fonts/RobotoMono-VariableFont_wght.ttf"); }
+      .xterm .xterm-viewport { overflow-y: hidden !important; }
     </style>"""
-"""The font of textual-serve's template, from its own files instead of a third party's."""
+"""The font of textual-serve's template, from its own files instead of a third party's, and no bar
+to scroll with, which covers the last column: a dashboard has no lines to scroll back to.
+"""
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -93,7 +96,7 @@ class Pages(Server):
         self._check_access(request)
         self.public_url = f"http://{request.host}"
         response: web.Response = await super().handle_index(request)  # type: ignore[assignment]
-        response.text = _EXTERNAL_FONT_LINK.sub(_BUNDLED_FONT, response.text or "")
+        response.text = _EXTERNAL_FONT_LINK.sub(_STYLE, response.text or "")
         return response
 
     async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
