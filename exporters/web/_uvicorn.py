@@ -2,39 +2,67 @@
 
 - `H11Protocol`: uvicorn limits only the pause between requests (`timeout_keep_alive`). A client
   that sends half a head would keep its connection open without end; the subclass has a deadline.
+- `H11Protocol.connections`: without free descriptors a server accepts nothing, and asyncio
+  (`_accept_connection`) logs a traceback as often as it may accept at once, 4,096 times a second
+  with uvicorn's one number for this and for the backlog. So open connections have a limit.
 - `Server.capture_signals`: uvicorn raises its signals again after it has stopped, which would end
   the process with the exit status of the signal.
 """
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import Callable, Iterator
+from typing import ClassVar
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from trntop.core import descriptors
+
+from .listening import BACKLOG
+
 HEAD_SECONDS = 10.0
 """Limit for the head of a request, from the first byte or from connecting."""
+MAX_CONNECTIONS = 4096
+"""If the system allows so many open files; above it the longest idle one is closed."""
+AT_ONCE = 16
+"""Connections accepted in one step of the event loop."""
 
 
 class HttpConnection(H11Protocol):
-    """uvicorn's HTTP connection, closed if a request head takes too long."""
+    """uvicorn's HTTP connection, closed if a request head takes too long or there are too many."""
 
+    _held: ClassVar[dict["HttpConnection", None]] = {}
+    """The open ones of this process, by their last request."""
     _deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._set_deadline()
+        self._held[self] = None
+        if len(self._held) > descriptors.possible(MAX_CONNECTIONS):
+            # There is one: this.
+            longest = next(one for one in self._held if one._idle)
+            del self._held[longest]
+            longest.transport.abort()
+
+    @property
+    def _idle(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        if self.cycle is not None and not self.cycle.response_complete:
+        if not self._idle:
             self._clear_deadline()
+            if self in self._held:
+                self._held[self] = self._held.pop(self)
         elif self._deadline is None:
             self._set_deadline()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._clear_deadline()
+        self._held.pop(self, None)
         super().connection_lost(exc)
 
     def _set_deadline(self) -> None:
@@ -57,6 +85,11 @@ class QuietServer(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, on_stop: Callable[[], None] | None) -> None:
         super().__init__(config)
         self._on_stop = on_stop
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for sock in sockets or ():
+            sock.listen(BACKLOG)  # asyncio takes one number for this and for `AT_ONCE`
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

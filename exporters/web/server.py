@@ -4,13 +4,15 @@ Pages are rendered on the server's loop on request, once per view, and served as
 """
 
 import asyncio
+import errno
 import gzip
 import html
 import signal
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from starlette.applications import Starlette
@@ -27,11 +29,11 @@ from trntop.session.incident_log import IncidentLog
 
 from ..metrics.exposition import Format
 from ..metrics.pages import Exposition, Rendered
-from ._uvicorn import HttpConnection, QuietServer
+from ._uvicorn import AT_ONCE, MAX_CONNECTIONS, HttpConnection, QuietServer
 from .history import HistoryBuffer
 from .incidents import ABOUT as ABOUT_INCIDENTS
 from .incidents import Incidents
-from .listening import BACKLOG, url
+from .listening import url
 from .negotiation import accepts_gzip, negotiate
 from .probes import Probes
 from .readiness import why_not_ready
@@ -41,8 +43,6 @@ from .stream import Streams
 if TYPE_CHECKING:
     from .access import Access
 
-MAX_CONNECTIONS = 4096
-"""The limit of open files is raised to this, if the system allows it."""
 MAX_HEAD_BYTES = 32 << 10
 MIN_GZIP_BYTES = 1024
 IDLE_SECONDS = 75
@@ -229,12 +229,26 @@ class Server(QuietServer):
             server_header=False,
             headers=[("X-Content-Type-Options", "nosniff")],
             proxy_headers=False,
-            backlog=BACKLOG,
+            backlog=AT_ONCE,
             timeout_keep_alive=IDLE_SECONDS,
             timeout_graceful_shutdown=GRACE_SECONDS,
             h11_max_incomplete_event_size=MAX_HEAD_BYTES,
         )
         super().__init__(config, on_stop)
+
+
+@cache
+def _report_limit() -> None:
+    print("trntop: too many open files: connections wait; raise ulimit -Hn", file=sys.stderr)
+
+
+def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Reports once that no connection is accepted: asyncio reports it again each second."""
+    error = context.get("exception")
+    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+        _report_limit()
+    else:
+        loop.default_exception_handler(context)
 
 
 def serve(
@@ -259,6 +273,7 @@ def serve(
 
     async def run() -> None:
         loop = asyncio.get_running_loop()
+        loop.set_exception_handler(_report)
         server = Server(app, access, on_stop)
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, server.stop)

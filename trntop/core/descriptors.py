@@ -4,7 +4,8 @@ import resource
 
 OWN = 256
 """Maximum number of open files other than connections."""
-
+LEAST = 16
+"""Connections that may be open in any case."""
 
 _reserved = 0
 """Number of connections that may be open."""
@@ -24,13 +25,13 @@ def reserve(connections: int) -> str:
     wanted = _reserved + OWN
     if soft == resource.RLIM_INFINITY or soft >= wanted:
         return ""
-    possible = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    if possible > soft:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (possible, hard))
-    if possible == wanted:
+    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if allowed > soft:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    if allowed == wanted:
         return ""
     return (
-        f"{_reserved:,} connections need {wanted:,} open files, and {possible:,} are allowed:"
+        f"{_reserved:,} connections need {wanted:,} open files, and {allowed:,} are allowed:"
         " raise the limit (ulimit -Hn, LimitNOFILE=)"
     )
 
@@ -39,3 +40,11 @@ def release(connections: int) -> None:
     """Releases a number of connections; the limit is not lowered."""
     global _reserved
     _reserved -= connections
+
+
+def possible(connections: int) -> int:
+    """How many of so many reserved connections may be open within the limit of open files."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return connections
+    return min(connections, max(LEAST, soft - OWN - (_reserved - connections)))

@@ -178,10 +178,14 @@ def descriptors() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def exporter() -> Iterator[tuple[int, str]]:
-    """`trntop export` in a process of its own: its id and URL."""
+def exporter(*before: str) -> Iterator[tuple[int, str]]:
+    """`trntop export` in a process of its own: its id and URL.
+
+    It prints nothing but its address until it is ended.
+    """
     process = subprocess.Popen(
         [
+            *before,
             *(sys.executable, "-m", "trntop", "export", "sim:healthy?nodes=1&minutes=1"),
             *("--listen", "127.0.0.1:0"),
         ],
@@ -196,7 +200,8 @@ def exporter() -> Iterator[tuple[int, str]]:
             assert line.startswith("trntop: serving http://127.0.0.1:"), line
             yield process.pid, line.split()[2].removesuffix("/metrics")
             process.send_signal(signal.SIGTERM)
-            assert process.wait(timeout=5) == 0
+            assert process.communicate(timeout=5)[1] == ""
+            assert process.returncode == 0
         finally:
             process.kill()
 
@@ -247,3 +252,36 @@ async def test_fault_38_scrapes_among_a_thousand_idle_and_half_open_connections(
                 break
             await asyncio.sleep(0.05)
         assert held(pid) == (pytest.approx(files, abs=2), threads)
+
+
+async def test_fault_32_more_connections_than_open_files() -> None:
+    """The longest idle ones are closed, so that a new one is answered."""
+    with exporter("bash", "-c", 'ulimit -n 320; exec "$0" "$@"') as (pid, address):
+        port = int(address.rpartition(":")[2])
+        idle = await crowd_of(port, 400, b"")
+        async with httpx.AsyncClient(base_url=address, trust_env=False, timeout=10) as client:
+            assert (await client.get("/-/healthy")).status_code == 200
+        assert held(pid)[0] < 320
+        for _, writer in idle:
+            writer.transport.abort()
+
+
+async def test_the_connection_without_a_request_for_longest_makes_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_uvicorn, "MAX_CONNECTIONS", 3)
+    async with served(app_of()) as port:
+        crowd = await crowd_of(port, 3, HEALTHY)
+        for reader, _ in crowd:
+            await reader.readuntil(b"healthy\n")
+        (first, writer), (second, _), (third, _) = crowd
+        writer.write(HEALTHY)
+        await first.readuntil(b"healthy\n")
+        crowd += await crowd_of(port, 1, HEALTHY)
+        await crowd[-1][0].readuntil(b"healthy\n")
+        with contextlib.suppress(ConnectionResetError):
+            assert await asyncio.wait_for(second.read(), 5) == b""
+        assert not first.at_eof()
+        assert not third.at_eof()
+        for _, writer in crowd:
+            writer.transport.abort()

@@ -169,7 +169,9 @@ class TestStream:
             assert told["streams"]["skipped_total"] > 0
             assert told["streams"]["clients"] == 0
 
-    async def test_one_that_takes_nothing_is_dropped(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_fault_38_a_stream_that_nobody_reads_is_cut(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(listening, "READ_SECONDS", 1)
         async with agent(make_view(64, devices=8)) as one:
             reader, writer = await asyncio.open_connection("127.0.0.1", one.port, limit=1024)
