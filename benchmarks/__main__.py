@@ -12,7 +12,7 @@ from benchmarks.figure import Figure
 
 NAMES = (
     "decode", "page", "soak", "analyzer", "cold_start", "demo", "dashboard", "steps", "traces",
-    "agent", "detection", "analyze", "seek", "history", "prometheus", "ssh", "streams",
+    "agent", "detection", "analyze", "seek", "history", "prometheus", "ssh", "streams", "hanging",
 )  # fmt: skip
 
 

@@ -48,7 +48,7 @@ CPU, MEMORY, AGE, KEY = 50.0, 400.0, 2.0, 50.0
 """Budgets: % of a core, MiB, seconds, milliseconds."""
 GROUPS = 20
 """Of agents that tick together."""
-HANGING, VANISHING, TALKING = 0.3, 0.1, 0.1
+PARTS = (0.3, 0.1, 0.1)
 """Parts of the nodes that go wrong later: they hang, vanish, or answer garbage."""
 VIEWS = 30
 """That are told in turn."""
@@ -274,11 +274,11 @@ def _answers() -> tuple[list[bytes], list[bytes]]:
     return [b"", half], babble
 
 
-async def serve(port: int, nodes: int) -> None:
-    """Serves as so many agents; on SIGUSR1 half of them go wrong."""
+async def serve(port: int, nodes: int, parts: Sequence[float] = PARTS) -> None:
+    """Serves as so many agents; on SIGUSR1 these parts of them go wrong."""
     views = _views()
     stream.MAX_STREAMS = nodes
-    hanging, vanishing, talking = (int(nodes * part) for part in (HANGING, VANISHING, TALKING))
+    hanging, vanishing, talking = (int(nodes * part) for part in parts)
     hang, babble = _answers()
     roles: list[bytes | None] = [hang[n % len(hang)] for n in range(hanging)]
     roles += [None] * vanishing
@@ -318,12 +318,13 @@ def main() -> int:
     parser.add_argument("--nodes", type=int, default=NODES)
     parser.add_argument("--seconds", type=float, default=SECONDS)
     parser.add_argument("--serve", type=int)
+    parser.add_argument("--parts", type=float, nargs=3, default=PARTS)
     parser.add_argument("--watch", type=int)
     parser.add_argument("--notes", type=Path)
     args = parser.parse_args()
     if args.serve:
         descriptors.reserve(2 * args.nodes)
-        asyncio.run(serve(args.serve, args.nodes))
+        asyncio.run(serve(args.serve, args.nodes, args.parts))
     if args.watch:
         return watch(args.watch, args.notes, args.nodes)
     for figure in measure(args.nodes, args.seconds):
