@@ -13,7 +13,7 @@ import numpy as np
 
 from trntop.core.model import NO_VALUE, Column
 from trntop.pipeline.axis import AxisLike, Indices
-from trntop.pipeline.statistics import Cusum, Mask, Members, deviation, group_median, sampled
+from trntop.pipeline.statistics import Cusum, Mask, Members, deviation, excess, sampled
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,14 +160,8 @@ class Peers(Members):
         self._cusum.clear()
 
     def deviation(self, values: Column, groups: Indices) -> Column:
-        """By which share each value is above the median of its group, `[n]`.
-
-        The median is that of the values without the members' biases, so members of one group may
-        do different work: a round in which some of them lag does not move it from one sort of
-        member to another. NaN also where the median is 0.
-        """
-        median = group_median(values / (1.0 + self.bias), groups)
-        return values / np.where(median > 0, median, np.nan) - 1.0
+        """By which share each value is above the median of its group without biases, `[n]`."""
+        return excess(values, groups, self.bias)
 
     def noise(self, population: str = "") -> float:
         """Standard deviation of a round without its bias, as a share."""

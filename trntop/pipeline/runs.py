@@ -142,7 +142,8 @@ class Runs:
         usual = np.where(np.isnan(nodes.usual_rate), rates, nodes.usual_rate)
         usual = usual + TUNING.rate_weight * (rates - usual)
         nodes.usual_rate = np.where(works, usual, nodes.usual_rate)
-        nodes.cooperates |= tick.column("node_efa_tx_bytes_per_second") > PHASE.min_traffic
+        if not nodes.cooperates.all():
+            nodes.cooperates |= tick.column("node_efa_tx_bytes_per_second") > PHASE.min_traffic
         utilization = tick.column("node_neuroncore_utilization_mean_ratio")
         since = np.where(utilization > PHASE.busy, NO_VALUE, np.fmin(nodes.idle_since, tick.time))
         nodes.idle_since = np.where(np.isnan(utilization), nodes.idle_since, since)

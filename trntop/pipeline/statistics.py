@@ -346,12 +346,14 @@ class RollingMean:
         return self._time - self._begin
 
 
-def excess(values: Column, groups: Indices) -> Column:
+def excess(values: Column, groups: Indices, bias: Column | float = 0.0) -> Column:
     """The share by which each value exceeds the median of its group.
 
-    NaN also in groups whose median is 0, which do nothing.
+    The median is that of the values without the members' biases, so members of one group may do
+    different work: a round in which some of them lag does not move it from one sort of member to
+    another. NaN also in groups whose median is 0, which do nothing.
     """
-    median = group_median(values, groups)
+    median = group_median(values / (1.0 + bias), groups)
     return values / np.where(median > 0, median, NO_VALUE) - 1.0
 
 

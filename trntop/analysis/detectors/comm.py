@@ -125,7 +125,9 @@ class CommBound:
         if keys != self._subjects.keys:
             self._subjects = Axis(keys)
         values = np.append(excess, np.full(len(keys) - len(excess), np.nan))
-        without = {job: run for job, run in runs.items() if not self._has_shares(job)}
+        without = {
+            job: run for job, run in runs.items() if len(run.indices) and not self._has_shares(job)
+        }
         self._floors = {job: floor for job, floor in self._floors.items() if job in without}
         if without and self._judged[0] != _EXPOSED:
             takes_part = tick.runs.nodes.cooperates & ~tick.quiet
