@@ -118,8 +118,8 @@ def live(pane: Pane, mode: str, *arguments: str) -> None:
 
 def test_a_newcomer_finds_the_sick_card_in_the_demo(pane: Pane) -> None:
     pane.start("demo")
-    shown = pane.until("SIMULATED", "retransmits", seconds=30)
-    alert, *_ = (line for line in shown.splitlines() if "retransmits" in line)
+    shown = pane.until("SIMULATED", "retransmits (limit", seconds=30)
+    alert, *_ = (line for line in shown.splitlines() if "retransmits (limit" in line)
     card = re.search(r"rdmap\w+", alert)[0]  # type: ignore[index]
     pane.press("Enter")
     pane.until("EFA devices", card, "devices and cores")

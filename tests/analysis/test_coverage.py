@@ -68,8 +68,8 @@ def test_a_rule_without_input_for_long_starts_over() -> None:
     devices = [efa_reading(efa_payload(a={"tx_bytes": t}), float(t)) for t in range(30)]
     views = seen(devices + [monitor_reading(monitored(runtime()), float(t)) for t in range(130)])
     states = [needs(view)["efa_degraded"] for view in views]
-    assert states[0] == "needs 14 s more"
-    assert states[14] == ""
+    assert states[0] == "needs 12 s more"
+    assert states[12] == ""
     assert states[-1] == "no input, needs efa"
 
 

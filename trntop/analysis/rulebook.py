@@ -160,7 +160,7 @@ RULEBOOK: tuple[Rule, ...] = (
         "peers' share, for 12 s or on average over bursts of 45 s or more, or counts errors for "
         "12 s, or carries less than {card_traffic:.0%} of its usual share of traffic, or, alone, "
         "less than 72 % of its peers' traffic from the start",
-        EfaDegraded, hold=2.0, clear_hold=10.0,
+        EfaDegraded, hold=0.0, clear_hold=10.0,
         summary="{node} {card}: {symptom}",
         many="{nodes}: EFA devices degraded",
         advice="Probe the node against a healthy node; if it fails again, drain it.",
@@ -198,7 +198,7 @@ RULEBOOK: tuple[Rule, ...] = (
     Rule(
         "node_silent", Severity.CRITICAL,
         "no data from any source of the node for {node_silent:g} s",
-        NodeSilent, hold=2.0, clear_hold=0.0,
+        NodeSilent, hold=0.0, clear_hold=0.0,
         summary="{node}: no data since {since}; last source: {last}",
         many="{nodes}: no data since {since}",
         advice="Check that the node is up, neuron-monitor is running and the network path is open.",
