@@ -1,28 +1,27 @@
-"""The recent views, and the part of the history before an earlier view."""
+"""The recent views, compressed, and the part of the history before an earlier view."""
 
 from bisect import bisect_right
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
+import msgspec
 import numpy as np
 
 from trntop.catalog import CATALOG, Entity
-from trntop.core.model import NodeView, View
+from trntop.core.model import Column, Frame, Inventory, NodeView, Phase, SourceState, View
 from trntop.pipeline.history import History, Samples, Times
+from trntop.remote.wire import is_wide
 
 SECONDS = 900.0
 """Length of the history."""
-BUDGET = 64 << 20
-"""Approximate bytes of all views."""
+BUDGET = 16 << 20
+"""Approximate bytes of all views; those of 16 trn2.48xlarge take 100 KiB each."""
 MIN_VIEWS = 30
 """If fewer views fit, they are reduced to the quantities of nodes and jobs."""
-OVERSIZED = 3
-"""Successive large views before they are reduced: the first values of a node are all new."""
 EVICTED_TOGETHER = 8
-SAMPLED_NODES = 64
-"""Approximate number of nodes from which the size is extrapolated."""
-_COLUMN_OVERHEAD, _NODE_OVERHEAD = 112, 2048
-"""Approximate bytes in addition to the values."""
+_OVERHEAD = 1024
+"""Approximate bytes of a view in addition to its frames."""
 _SUMMARY = frozenset(
     quantity.name for quantity in CATALOG.values() if quantity.entity in (Entity.NODE, Entity.JOB)
 )
@@ -39,10 +38,8 @@ class ViewHistory:
 
     def clear(self) -> None:
         self._times: list[float] = []
-        self._views: list[View] = []
-        self._sizes: list[int] = []
+        self._views: list[_PackedView] = []
         self._newest: View | None = None
-        self._oversized = 0
         self.reduced = False
         """Whether the cluster is too large for values of devices and cores."""
 
@@ -55,37 +52,33 @@ class ViewHistory:
         """Adds a view; if time goes backwards, the history starts over."""
         if self._times and view.time < self._times[-1]:
             self.clear()
-        size = _size(view, self._newest)
-        self._oversized = self._oversized + 1 if size * MIN_VIEWS > self._budget else 0
-        if not self.reduced and (self._oversized >= OVERSIZED or 4 * size > self._budget):
+        packed = _pack(view, summary=self.reduced)
+        if not self.reduced and packed.size * MIN_VIEWS > self._budget:
             self.reduced = True
-            self._views = [_reduced(older) for older in self._views]
-            self._sizes = [_size(older, None) for older in self._views]
-        kept = _reduced(view) if self.reduced else view
+            self._views = [_pack(_unpack(older), summary=True) for older in self._views]
+            packed = _pack(view, summary=True)
         self._times.append(view.time)
-        self._views.append(kept)
-        self._sizes.append(_size(kept, self._newest) if self.reduced else size)
+        self._views.append(packed)
         self._newest = view
-        if sum(self._sizes) > self._budget:
+        if sum(older.size for older in self._views) > self._budget:
             # Every second view of the older half: recent ticks stay dense.
-            half = len(self._times) // 2
-            self._delete(slice(1, half, 2))
-            # What a view shared with a deleted one is now its own.
-            for place in range(1, half - half // 2 + 1):
-                self._sizes[place] = _size(self._views[place], self._views[place - 1])
+            self._delete(slice(1, len(self._times) // 2, 2))
         # Several at once, because each deletion moves all that follow.
         old = bisect_right(self._times, view.time - self._seconds)
         if old >= EVICTED_TOGETHER:
             self._delete(slice(0, old))
 
     def _delete(self, part: slice) -> None:
-        del self._times[part], self._views[part], self._sizes[part]
+        del self._times[part], self._views[part]
 
     def at(self, time: float) -> View | None:
-        """The last view up to `time`, else the oldest; None while there is none."""
+        """The last view up to `time`, else the oldest; None while there is none.
+
+        Values other than counters and times are rounded to float32.
+        """
         if self._newest is None or time >= self._newest.time:
             return self._newest
-        return self._views[max(0, bisect_right(self._times, time) - 1)]
+        return _unpack(self._views[max(0, bisect_right(self._times, time) - 1)])
 
     def neighbor(self, time: float, direction: int, seconds: float = 0.0) -> float | None:
         """The time of a view before or after a moment.
@@ -138,35 +131,117 @@ class HistoryUntil:
         return times[start:end], values[start:end]
 
 
-def _size(view: View, before: View | None) -> int:
-    """Bytes that a view adds: columns without new values are shared with the view before."""
-    nodes = view.cluster.nodes
-    earlier = {} if before is None else before.cluster.nodes
-    stride = 1 + len(nodes) // SAMPLED_NODES
-    size = 0
-    for name in view.cluster.names[::stride]:
-        shared = earlier[name].frame.columns if name in earlier else {}
-        size += _NODE_OVERHEAD + sum(
-            _COLUMN_OVERHEAD + values.nbytes
-            for quantity, values in nodes[name].frame.columns.items()
-            if shared.get(quantity) is not values
-        )
-    return size * stride
+class _Head(msgspec.Struct, array_like=True):
+    """A frame without its columns."""
+
+    node: str
+    time: float
+    sources: tuple[SourceState, ...]
+    simulated: bool
+    reasons: Mapping[str, str]
+    phase: Phase | None
 
 
-def _reduced(view: View) -> View:
-    """A view with only the quantities of nodes and jobs."""
-    nodes = {
-        name: NodeView(
-            node.inventory,
-            replace(
-                node.frame,
-                columns={
-                    quantity: node.frame.columns[quantity]
-                    for quantity in _SUMMARY & node.frame.columns.keys()
-                },
-            ),
+class _Frames(msgspec.Struct, array_like=True):
+    """The frames of a view, with the values of all columns in a row: float32, then float64."""
+
+    heads: list[_Head]
+    narrow: bytes
+    wide: bytes
+
+
+_decoder = msgspec.msgpack.Decoder(_Frames)
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """The columns of a frame; shared by all frames with the same columns."""
+
+    names: tuple[str, ...]
+    """The narrow ones come first."""
+    sizes: tuple[int, ...]
+    """Number of values of each."""
+    narrow: int
+    """Number of narrow columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class _PackedView:
+    """A view whose frames are compressed."""
+
+    view: View
+    """Without nodes."""
+    inventories: Sequence[Inventory]
+    layouts: Sequence[_Layout]
+    data: bytes
+
+    @property
+    def size(self) -> int:
+        """Approximate bytes."""
+        return len(self.data) + 16 * len(self.layouts) + _OVERHEAD
+
+
+def _pack(view: View, *, summary: bool) -> _PackedView:
+    """Compresses a view, with only the quantities of nodes and jobs if `summary`."""
+    import zstandard
+
+    heads: list[_Head] = []
+    layouts: list[_Layout] = []
+    narrow: list[Column] = [_NOTHING]
+    wide: list[Column] = [_NOTHING]
+    for node in view.cluster.nodes.values():
+        frame = node.frame
+        names, count = _ordered(tuple(frame.columns), summary)
+        columns = [frame.columns[name] for name in names]
+        layouts.append(_layout(names, tuple(map(len, columns)), count))
+        narrow += columns[:count]
+        wide += columns[count:]
+        head = frame.node, frame.time, frame.sources, frame.simulated, frame.reasons, frame.phase
+        heads.append(_Head(*head))
+    with np.errstate(over="ignore"):
+        floats = np.concatenate(narrow).astype(np.float32)
+    frames = _Frames(heads, floats.tobytes(), np.concatenate(wide).tobytes())
+    data = zstandard.ZstdCompressor(level=1).compress(msgspec.msgpack.encode(frames))
+    return _PackedView(
+        replace(view, cluster=replace(view.cluster, nodes={})),
+        [node.inventory for node in view.cluster.nodes.values()],
+        layouts,
+        memoryview(data).tobytes(),  # the compressor's own occupies the size of its input
+    )
+
+
+_NOTHING = np.empty(0)
+
+
+@lru_cache(maxsize=256)
+def _ordered(names: tuple[str, ...], summary: bool) -> tuple[tuple[str, ...], int]:
+    """The names to keep, narrow ones first, and the number of these."""
+    kept = [name for name in names if name in (_SUMMARY if summary else CATALOG)]
+    wide = [name for name in kept if is_wide(name)]
+    return (*(name for name in kept if not is_wide(name)), *wide), len(kept) - len(wide)
+
+
+_layout = lru_cache(maxsize=256)(_Layout)
+
+
+def _unpack(packed: _PackedView) -> View:
+    import zstandard
+
+    frames = _decoder.decode(zstandard.ZstdDecompressor().decompress(packed.data))
+    narrow = np.frombuffer(frames.narrow, np.float32).astype(np.float64)
+    values = (narrow, np.frombuffer(frames.wide, np.float64))
+    at = [0, 0]
+    nodes = {}
+    for head, inventory, layout in zip(
+        frames.heads, packed.inventories, packed.layouts, strict=True
+    ):
+        columns = {}
+        for index, (name, size) in enumerate(zip(layout.names, layout.sizes, strict=True)):
+            part = index >= layout.narrow
+            columns[name] = values[part][at[part] : at[part] + size]
+            at[part] += size
+        frame = Frame(
+            head.node, head.time, columns, head.sources, head.simulated, head.reasons, head.phase
         )
-        for name, node in view.cluster.nodes.items()
-    }
-    return replace(view, cluster=replace(view.cluster, nodes=nodes))
+        nodes[inventory.node] = NodeView(inventory, frame)
+    return replace(packed.view, cluster=replace(packed.view.cluster, nodes=nodes))

@@ -313,7 +313,7 @@ class FrameEncoder:
         """The values of a frame as they are sent; counts unchanged frames per column."""
         with np.errstate(over="ignore"):
             columns = {
-                name: frame.columns[name].astype("<f8" if _is_wide(name) else "<f4").tobytes()
+                name: frame.columns[name].astype("<f8" if is_wide(name) else "<f4").tobytes()
                 for name in self._names
                 if name in frame.columns
             }
@@ -348,7 +348,7 @@ class FrameEncoder:
             period=self._period,
             columns=tuple(self._names),
             sizes=self._sizes,
-            wide=tuple(map(_is_wide, self._names)),
+            wide=tuple(map(is_wide, self._names)),
             inventory=inventory,
             nodes=self._nodes,
             aggregator=self._aggregator,
@@ -393,7 +393,7 @@ class FrameEncoder:
         parts: tuple[list[bytes], list[bytes]] = [], []
         for name in self._names:
             if name in columns:
-                parts[_is_wide(name)].append(columns[name])
+                parts[is_wide(name)].append(columns[name])
         return _Values(self._bits(columns), b"".join(parts[0]), b"".join(parts[1]))
 
     def _bits(self, columns: Container[str]) -> bytes:
@@ -755,7 +755,7 @@ def _same_text(text: str) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _is_wide(name: str) -> bool:
+def is_wide(name: str) -> bool:
     """Whether float32 would round a quantity's values."""
     return CATALOG[name].kind is Kind.COUNTER or name.endswith("_timestamp_seconds")
 
