@@ -114,6 +114,8 @@ def _document(report: "IncidentReport") -> bytes:
 
 
 def _table(name: str, report: "IncidentReport") -> str:
+    from trntop.analysis.runbook import kind_name
+
     now = report.time or time.time()
     facts = [name, *(["SIMULATED"] if report.simulated else [])]
     if report.judge == "prometheus":
@@ -134,7 +136,7 @@ def _table(name: str, report: "IncidentReport") -> str:
         lasted = units.span((incident.closed_at or now) - incident.opened_at)
         rows.append(
             (_stamp(incident.opened_at), f"{'open ' * incident.open}{lasted}", incident.severity,
-             incident.kind, incident.summary)
+             kind_name(incident.kind), incident.summary)
         )  # fmt: skip
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     for row in rows:
@@ -181,6 +183,7 @@ def _event(before: Incident | None, now: Incident, *, first: bool) -> str:
 
 
 def _print_event(event: str, incident: Incident, *, as_json: bool) -> None:
+    from trntop.analysis.runbook import kind_name
     from trntop.exporters import document
 
     if as_json:
@@ -188,6 +191,6 @@ def _print_event(event: str, incident: Incident, *, as_json: bool) -> None:
         return
     at = incident.opened_at if incident.closed_at is None else incident.closed_at
     print(
-        f"{_stamp(at)}  {event:<7}  {incident.severity:<8}  {incident.kind}  {incident.summary}",
+        f"{_stamp(at)}  {event:<7}  {incident.severity:<8}  {kind_name(incident.kind)}  {incident.summary}",
         flush=True,
     )
