@@ -42,7 +42,7 @@ def test_the_table_names_kinds_in_words(
         "OPENED (UTC)    LASTED           SEVERITY  KIND          INCIDENT",
         "01-01 11:58:30  open 1 min 30 s  critical  EFA degraded  "
         "trn-005 rdmap128s27: 2.0 % retransmits",
-        "01-01 11:50:00  30 s            critical  Hang          job stalled",
+        "01-01 11:50:00  30 s             critical  Hang          job stalled",
     ]
 
 
