@@ -1,10 +1,11 @@
 """An aggregator of thousands of agents, and one above aggregators: cost, and the culprit named.
 
 A generator serves the streams of one job's nodes, simulated trn2.48xlarge of which one becomes
-slow: 4,000 agents, each at a loopback address, with the columns of rules each second; or 32
-aggregators of 977 nodes each, with a frame of each node every ten seconds. The messages are made
-beforehand by the agent's own encoder; nodes share those of a few simulated ones. The aggregator is
-the real program.
+slow: 4,000 agents, each at a loopback address, with the columns of rules each second; or 8
+aggregators of 3,908 nodes each. The messages are made beforehand by the programs' own code; nodes
+share those of a few simulated ones. Those of the aggregators are what two of them judge and send,
+of which one has the slow node; the others are copies of the second. The aggregator that reads them
+is the real program.
 """
 
 import argparse
@@ -18,16 +19,19 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from benchmarks.figure import Figure
 from benchmarks.streams import _free_port, _hosts
 from benchmarks.terminal import TRNTOP, cpu_seconds, rss_mib
+from tests.levels import Lower
 from trntop.analysis.rule_inputs import rule_columns, rule_inputs
 from trntop.collectors import simulator
+from trntop.collectors.fleet.agent import LEAST_SHOWN, MAX_SHOWN
 from trntop.core import descriptors
+from trntop.core.model import Reading, View
 from trntop.core.settings import Settings
 from trntop.remote import wire
 from trntop.session.monitor import Monitor, play
@@ -36,8 +40,12 @@ SIMULATED = 6
 """Nodes that are simulated: one of them is the culprit, the others are in all other places."""
 ONSET = 170.0
 SECONDS = 270.0
-PREPARED = 45.0
-"""Seconds to make the messages."""
+PREPARED = 45.0, 150.0
+"""Seconds to make the messages: of agents, and of aggregators."""
+CONNECTED = 30
+"""Seconds within which the aggregator connects to aggregators."""
+NAMED = "trn-"
+"""The names of simulated nodes begin with it."""
 PHASES = 20
 """Groups of agents that tick together."""
 CPU, AGE = 100.0, 2.0
@@ -53,41 +61,42 @@ class Fleet:
 
     streams: int
     each: int
-    """Nodes of a stream."""
-    period: int
-    """Seconds between frames."""
+    """Nodes of a stream: one of an agent, more of an aggregator."""
 
     @property
     def nodes(self) -> int:
         return self.streams * self.each
 
-    @property
-    def arguments(self) -> list[str]:
-        return [f"{self.streams}", f"{self.each}", f"{self.period}"]
 
-
-AGENTS = Fleet(4000, 1, 1)
-AGGREGATORS = Fleet(32, 977, 10)
+AGENTS = Fleet(4000, 1)
+AGGREGATORS = Fleet(8, 3908)
 
 
 def run(*, quick: bool) -> list[Figure]:
     if quick:
-        return measure(Fleet(500, 1, 1), 20.0)
+        return measure(Fleet(500, 1), 20.0)
     return [*measure(AGENTS, 40.0), *measure(AGGREGATORS, 60.0)]
 
 
 def measure(fleet: Fleet, seconds: float) -> list[Figure]:
     """The cost in `seconds` before the fault, and what is found after it."""
     port, own = _free_port(), _free_port()
-    start = time.time() + PREPARED
-    serve = (sys.executable, "-m", "benchmarks.aggregator", "--serve", *fleet.arguments)
+    start = time.time() + PREPARED[fleet.each > 1]
+    serve = (
+        sys.executable,
+        "-m",
+        "benchmarks.aggregator",
+        "--serve",
+        f"{fleet.streams}",
+        f"{fleet.each}",
+    )
     generator = subprocess.Popen((*serve, f"{port}", f"{start}"), stdout=subprocess.PIPE)
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         stack.callback(_end, generator)
         assert generator.stdout is not None
         generator.stdout.readline()  # it listens
         time.sleep(max(0.0, start - time.time()))
-        options = ["--set", "fleet.columns=rules", "--set", f"collect.period={fleet.period}"]
+        options = ["--set", "fleet.columns=rules"]
         sources = [f"http://{host}:{port}" for host in _hosts(fleet.streams).split(",")]
         aggregator = subprocess.Popen(
             (*TRNTOP, "export", *sources, *options, "--listen", f"127.0.0.1:{own}",
@@ -100,7 +109,7 @@ def measure(fleet: Fleet, seconds: float) -> list[Figure]:
         time.sleep(max(0.0, start + ONSET - time.time()))
         share = 100 * (cpu_seconds(aggregator.pid) - busy) / (time.monotonic() - began)
         memory = rss_mib(aggregator.pid)
-        inventory = _get(own, "/v1/inventory")
+        inventory, nodes = _get(own, "/v1/inventory"), _get(own, "/v1/incidents")["nodes"]
         ages = [
             source["age_seconds"]
             for node in inventory["nodes"]
@@ -114,12 +123,13 @@ def measure(fleet: Fleet, seconds: float) -> list[Figure]:
             found = [one for one in day["incidents"] if one["kind"] == "straggler"]
         named = ", ".join(f"{one['node']}" for one in found) or "none"
         delay = found[0]["detected_at"] - start - ONSET if found else float("nan")
-        beside = f"{len(ages):,} nodes; generator {cpu_seconds(generator.pid):.0f} s of CPU time"
+        shown = f"{nodes:,} nodes, {len(ages):,} of them with values"
+        beside = f"{shown}; generator {cpu_seconds(generator.pid):.0f} s of CPU time"
         return [
             Figure(f"{fleet.nodes:,} nodes in {fleet.streams:,} streams: CPU", share, "%", CPU,
                    beside),
             Figure("  resident memory", memory, "MiB", None),
-            Figure("  oldest frame", max(ages, default=float("nan")), "s", AGE * fleet.period,
+            Figure("  oldest frame", max(ages, default=float("nan")), "s", AGE,
                    f"behind {day['behind_seconds'] or 0:g} s"),
             Figure("  culprit named after", delay, "s", None,
                    f"{named}; expected {_culprit(fleet)}; incidents {len(day['incidents'])}"),
@@ -144,7 +154,7 @@ CULPRIT = 7
 
 
 def _culprit(fleet: Fleet) -> str:
-    return _address(CULPRIT) if fleet.each == 1 else _name(CULPRIT)
+    return _address(CULPRIT) if fleet.each == 1 else _simulated_culprit(2 * SIMULATED)
 
 
 def _address(index: int) -> str:
@@ -166,32 +176,37 @@ class Template:
     frames: list[bytes]
 
 
-def _templates(fleet: Fleet, start: float) -> list[Template]:
+def _simulation(nodes: int) -> simulator.Simulation:
+    minutes = SECONDS / 60 + 0.5
+    return simulator.parse(
+        f"sim:slow-node?nodes={nodes}&onset={ONSET}&duration=600&minutes={minutes:g}"
+    )
+
+
+def _simulated_culprit(nodes: int) -> str:
+    (fault,) = simulator.truth(_simulation(nodes), 0.0)
+    assert fault.node is not None
+    return fault.node
+
+
+def _templates(start: float) -> list[Template]:
     """Of the culprit, then of the others."""
-    text = f"slow-node?nodes={SIMULATED}&onset={ONSET}&duration=600&minutes={SECONDS / 60 + 0.5:g}"
-    simulation, columns = simulator.parse(f"sim:{text}"), rule_columns()
-    (fault,) = simulator.truth(simulation, start)
+    simulation, columns = _simulation(SIMULATED), rule_columns()
+    culprit = _simulated_culprit(SIMULATED)
     made: dict[str, tuple[wire.FrameEncoder, Template]] = {}
     # What rules read is computed; a node has about as many columns of its own again.
     views = play(simulator.simulate(simulation, start), Monitor(Settings(), wanted=rule_inputs()))
-    for number, view in enumerate(views):
-        if number % fleet.period:
-            continue
+    for view in views:
         for name, node in view.cluster.nodes.items():
             encoder, template = made.setdefault(
-                name,
-                (
-                    wire.FrameEncoder(name, fleet.period, aggregator=fleet.each > 1, judge=""),
-                    Template([], [], []),
-                ),
+                name, (wire.FrameEncoder(name, 1.0), Template([], [], []))
             )
-            changed, frame = encoder.messages(wire.only(node, columns), fleet.each)
+            changed, frame = encoder.messages(wire.only(node, columns))
             template.prefaces.append(b"".join(map(wire.framed, encoder.preface)))
             template.changes.append(b"".join(map(wire.framed, changed)))
             template.frames.append(wire.framed(frame))
-    assert fault.node is not None
-    _, first = made.pop(fault.node)
-    return [_renamed(first, fault.node), *(_renamed(one, name) for name, (_, one) in made.items())]
+    _, first = made.pop(culprit)
+    return [_renamed(first, culprit), *(_renamed(one, name) for name, (_, one) in made.items())]
 
 
 def _renamed(template: Template, name: str) -> Template:
@@ -203,15 +218,90 @@ def _renamed(template: Template, name: str) -> Template:
     )))  # fmt: skip
 
 
+class Agents:
+    """The streams of agents."""
+
+    def __init__(self, start: float) -> None:
+        self._templates = _templates(start)
+
+    def chunk(self, stream: int, number: int, *, first: bool) -> bytes:
+        """The messages of a stream at a second.
+
+        Args:
+            stream: its number.
+            number: the second, from the start.
+            first: whether the stream begins.
+        """
+        others = self._templates[1:]
+        template = self._templates[0] if stream == CULPRIT else others[stream % len(others)]
+        number = min(number, len(template.frames) - 1)
+        before = template.prefaces if first else template.changes
+        return before[number] + template.frames[number]
+
+
+class Aggregators:
+    """The streams of aggregators: one that has the slow node, and copies of one that does not.
+
+    Args:
+        fleet: how many there are, and their nodes.
+        start: when the streams begin.
+    """
+
+    period = 1.0
+    sparse = None
+
+    def __init__(self, fleet: Fleet, start: float) -> None:
+        self._each = fleet.each
+        most = max(LEAST_SHOWN, MAX_SHOWN // fleet.streams)
+        self._lower = [Lower(f"{NAMED}run", most) for _ in range(2)]
+        self._culprit = _simulated_culprit(2 * SIMULATED)
+        self._firsts: list[list[bytes]] = [[], []]
+        self._chunks: list[list[bytes]] = [[], []]
+        for _ in play(simulator.simulate(_simulation(2 * SIMULATED), start), self):
+            pass
+
+    def feed(self, reading: Reading) -> None:
+        place = 2 * int(reading.node.removeprefix(NAMED)) // (2 * SIMULATED)
+        mine = int(self._culprit.removeprefix(NAMED)) * 2 // (2 * SIMULATED)
+        self._lower[place != mine].monitor.feed(reading)
+
+    def restart(self) -> None:
+        pass
+
+    def end(self, now: float) -> None:
+        pass
+
+    def tick(self, now: float) -> None:
+        for place, lower in enumerate(self._lower):
+            view = _larger(lower.monitor.tick(now), self._each)
+            self._chunks[place].append(lower.chunk(view))
+            if len(self._firsts[place]) < CONNECTED:
+                self._firsts[place].append(lower.first_chunk(view))
+
+    def chunk(self, stream: int, number: int, *, first: bool) -> bytes:
+        """As of `Agents`."""
+        place = int(stream > 0)
+        data = self._firsts[place][number] if first else self._chunks[place][number]
+        # Each has its own nodes and judges by itself.
+        return data.replace(NAMED.encode(), b"r%02d-" % stream) if place else data
+
+
+def _larger(view: View, nodes: int) -> View:
+    """The same view of more nodes."""
+    known = view.cluster.nodes
+    some = list(known.values())
+    made = dict(known)
+    for index in range(nodes - len(known)):
+        node, name = some[index % len(some)], f"{NAMED}c{index:04}"
+        inventory = replace(node.inventory, node=name)
+        made[name] = replace(node, inventory=inventory, frame=replace(node.frame, node=name))
+    return replace(view, cluster=replace(view.cluster, nodes=dict(sorted(made.items()))))
+
+
 class Generator:
     def __init__(self, fleet: Fleet, start: float) -> None:
-        self._fleet = fleet
         self._start = start
-        self._templates = _templates(fleet, start)
-
-    def _template(self, place: int) -> Template:
-        others = self._templates[1:]
-        return self._templates[0] if place == CULPRIT else others[place % len(others)]
+        self._streams = Agents(start) if fleet.each == 1 else Aggregators(fleet, start)
 
     async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answers one request; the address that it is for is the number of the stream."""
@@ -226,30 +316,13 @@ class Generator:
             writer.write(_HEAD)
             sent = False
             phase = stream % PHASES / PHASES
-            for number in itertools.count(self._number(phase)):
-                due = self._start + number * self._fleet.period + 1.0 + phase
+            for number in itertools.count(max(0, int(time.time() - self._start - phase))):
+                due = self._start + number + 1.0 + phase
                 await asyncio.sleep(max(0.0, due - time.time()))
-                writer.write(self._chunk(stream, number, first=not sent))
+                data = self._streams.chunk(stream, number, first=not sent)
+                writer.write(b"%x\r\n%b\r\n" % (len(data), data))
                 sent = True
                 await writer.drain()
-
-    def _number(self, phase: float) -> int:
-        passed = time.time() - self._start - 1.0 - phase
-        return max(0, int(passed / self._fleet.period) + 1)
-
-    def _chunk(self, stream: int, number: int, *, first: bool) -> bytes:
-        each = self._fleet.each
-        parts = []
-        for place in range(stream * each, (stream + 1) * each):
-            template = self._template(place)
-            number = min(number, len(template.frames) - 1)
-            before = template.prefaces if first else template.changes
-            data = before[number] + template.frames[number]
-            parts.append(
-                data if each == 1 else data.replace(_name(0).encode(), _name(place).encode())
-            )
-        data = b"".join(parts)
-        return b"%x\r\n%b\r\n" % (len(data), data)
 
 
 async def serve(fleet: Fleet, port: int, start: float) -> None:
@@ -262,20 +335,17 @@ async def serve(fleet: Fleet, port: int, start: float) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser()
-    parser.add_argument(
-        "--serve", nargs=5, metavar=["STREAMS", "EACH", "PERIOD", "PORT", "START"][0]
-    )
+    parser.add_argument("--serve", nargs=4, metavar=["STREAMS", "EACH", "PORT", "START"][0])
     parser.add_argument("--streams", type=int, default=AGENTS.streams)
     parser.add_argument("--each", type=int, default=1)
-    parser.add_argument("--period", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=40.0)
     args = parser.parse_args(arguments)
     if args.serve:
-        streams, each, period, port = map(int, args.serve[:4])
+        streams, each, port = map(int, args.serve[:3])
         descriptors.reserve(2 * streams)
-        asyncio.run(serve(Fleet(streams, each, period), port, float(args.serve[4])))
+        asyncio.run(serve(Fleet(streams, each), port, float(args.serve[3])))
         return 0
-    for figure in measure(Fleet(args.streams, args.each, args.period), args.seconds):
+    for figure in measure(Fleet(args.streams, args.each), args.seconds):
         print(figure.line(), flush=True)
     return 0
 

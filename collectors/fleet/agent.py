@@ -33,6 +33,10 @@ MAX_RATE = 1 << 20
 """Bytes read per second and node; above it the connection fills and the agent skips frames."""
 MAX_FULL = 500
 """Agents of which an aggregator reads all columns by default."""
+MAX_SHOWN = 1000
+"""Nodes of aggregators that are read in all; of the others, aggregators report the totals."""
+LEAST_SHOWN = 8
+"""The same of each aggregator, if there are many."""
 MAX_TEXT = 2048
 """Bytes read of an error response."""
 
@@ -81,7 +85,7 @@ class Agent:
         self._session = session
         self._target = target
         self._timeout = settings.fleet.connect
-        self._query = _query(settings, peers)
+        self._settings = settings
         self._sink = sink
         self._backoff = Backoff()
         self._label = target.name
@@ -101,6 +105,8 @@ class Agent:
         self._peers = peers
         self._nodes = 0
         """Number of nodes of the agent."""
+        self._is_chosen = False
+        """Whether the aggregator has more nodes than it sends."""
         self._first: dict[str, float] = {}
         """The agent's name of a node → time of its first frame, by the agent's clock."""
         self._backfilling: asyncio.Task[None] | None = None
@@ -196,8 +202,9 @@ class Agent:
             aiohttp.ClientError: the connection failed.
         """
         loop = asyncio.get_running_loop()
-        query = self._query if self._sink.aggregator else ""
+        query = _query(self._settings, self._peers, self._sink)
         url = f"{self._target.address}/v1/stream{query}"
+        self._is_chosen = False
         frames = wire.FrameReader()
         async with self._session.get(
             url, allow_redirects=False, trace_request_ctx=self._set_stage
@@ -235,7 +242,8 @@ class Agent:
         elif head.type == wire.GONE:
             self._lose(head.node)
             return
-        elif head.type == judges.TAG:
+        elif head.type in (judges.TAG, judges.TOTALS):
+            self._is_chosen |= head.type == judges.TOTALS
             address = clean(self._target.address)
             self._sink.reading(Reading(address, INCIDENTS, self._sink.now(), message))
             return
@@ -250,9 +258,10 @@ class Agent:
         """Passes on the backfill up to the first frames; the stream is read meanwhile."""
         if self._sink.wants_backfill:
             nodes = self._nodes * self._peers
+            only = tuple(self._names) if self._is_chosen else ()
             try:
                 if found := await backfill.fetch(
-                    self._session, self._target.address, nodes, self._sink.now
+                    self._session, self._target.address, nodes, self._sink.now, only
                 ):
                     blocks, ahead = found
                     for node, first in self._first.items():
@@ -327,12 +336,19 @@ class Agent:
             self._sink.status(Status(name, AGENT, state, reason))
 
 
-def _query(settings: Settings, peers: int) -> str:
-    """What an aggregator asks an agent for."""
-    columns, period = settings.fleet.columns, int(settings.collect.period)
-    is_lean = columns == "rules" or (columns == "auto" and peers > MAX_FULL)
-    lean = "&columns=rules" if is_lean else ""
-    return f"{judges.ROLE_QUERY}{lean}{f'&period={period}' if period > 1 else ''}"
+def _query(settings: Settings, peers: int, sink: Sink) -> str:
+    """What this program asks an agent for."""
+    asked = []
+    if sink.aggregator:
+        asked.append(judges.ROLE)
+        columns, period = settings.fleet.columns, int(settings.collect.period)
+        if columns == "rules" or (columns == "auto" and peers > MAX_FULL):
+            asked.append("columns=rules")
+        if period > 1:
+            asked.append(f"period={period}")
+    if not sink.records:
+        asked.append(f"most={max(LEAST_SHOWN, MAX_SHOWN // peers)}")
+    return f"?{'&'.join(asked)}" if asked else ""
 
 
 async def _check(response: aiohttp.ClientResponse) -> None:

@@ -1,7 +1,8 @@
 """The backfill of an agent: what it recorded before the connection, from its `/v1/history`."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from urllib.parse import quote
 
 import aiohttp
 
@@ -20,7 +21,11 @@ log = logging.getLogger(__name__)
 
 
 async def fetch(
-    session: aiohttp.ClientSession, address: str, nodes: int, now: Callable[[], float]
+    session: aiohttp.ClientSession,
+    address: str,
+    nodes: int,
+    now: Callable[[], float],
+    only: Sequence[str] = (),
 ) -> tuple[dict[str, list[backfill.Block]], float] | None:
     """The blocks of each node of an agent, and the seconds by which its clock is ahead.
 
@@ -29,6 +34,7 @@ async def fetch(
         address: the agent's address.
         nodes: number of nodes of all agents.
         now: the local clock.
+        only: the nodes to ask for, by the agent's names; by default all.
 
     Returns:
         None if the agent provides no backfill.
@@ -39,7 +45,8 @@ async def fetch(
     """
     seconds = min(backfill.SECONDS, backfill.STEP * MAX_FRAMES / nodes)
     sparse = "&sparse" if nodes > backfill.DENSE_NODES else ""
-    url = f"{address}/v1/history?seconds={seconds:.0f}{sparse}"
+    names = "".join(f"&nodes={quote(name, safe='')}" for name in only)
+    url = f"{address}/v1/history?seconds={seconds:.0f}{sparse}{names}"
     async with session.get(url, allow_redirects=False) as response:
         clock = response.headers.get(backfill.CLOCK_HEADER)
         if (

@@ -5,7 +5,7 @@ worst nodes, so that the cost does not grow with the cluster.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -13,6 +13,7 @@ from statistics import median
 
 from trntop.catalog import CATALOG, METRIC_PREFIX, Kind
 from trntop.pipeline.history import KEPT
+from trntop.pipeline.totals import OVER_NODES, UTILIZATION
 
 from . import nodes
 from .client import BackendError, Client
@@ -39,18 +40,9 @@ PROBE_SECONDS = 20.0
 CLUSTER = f"cluster:{METRIC_PREFIX}"
 TRAINING = f"training_job:{METRIC_PREFIX}"
 RULES = "the recording rules of `trntop rules prometheus`"
-UTILIZATION = "node_neuroncore_utilization_mean_ratio"
 RETRANSMIT = "node_efa_retransmit_max_ratio"
 COMPLETED = "node_executions_completed_per_second"
 _MEMORY = "node_device_memory_used_max_ratio"
-OVER_NODES: Mapping[str, str] = {
-    UTILIZATION: "mean",
-    "node_tensor_engine_busy_mean_ratio": "mean",
-    _MEMORY: "max",
-    "node_hbm_bandwidth_ratio": "mean",
-    "node_efa_tx_bytes_per_second": "sum",
-}
-"""Quantities of the whole cluster → how the values of nodes are combined."""
 _OF_JOBS = (
     "job_step", "job_ranks", "job_step_seconds", "job_comm_share_ratio",
     "job_exposed_comm_share_ratio", "job_tokens_per_second", "job_loss", "job_mfu_ratio",

@@ -8,10 +8,11 @@ import numpy as np
 
 from trntop.catalog import CATALOG, METRIC_PREFIX
 from trntop.core.text import clean
+from trntop.pipeline.totals import NODES, OVER_NODES, UTILIZATION
 
 from .client import Labels
 from .nodes import Draft
-from .queries import CLUSTER, OVER_NODES, TRAINING, UTILIZATION
+from .queries import CLUSTER, TRAINING
 
 Weighted = tuple[float, float]
 """A value, and its weight: a number of nodes or cores."""
@@ -24,7 +25,6 @@ _JOB_SHARES = {
     f"{TRAINING}job_comm_share:ratio": "job_comm_share_ratio",
     f"{TRAINING}job_exposed_comm_share:ratio": "job_exposed_comm_share_ratio",
 }
-_NODES = "nodes"
 _COMBINE: Mapping[str, Callable[[float, float], float]] = {
     "sum": operator.add,
     "max": max,
@@ -100,7 +100,7 @@ def recorded_history(rows: Sequence[tuple[Labels, float]]) -> Iterator[tuple[str
 def _of_job(name: str) -> str | None:
     """The quantity of a recorded value of a job; None for others."""
     if name == _JOB_COUNT:
-        return _NODES
+        return NODES
     metric, _, how = name.partition(TRAINING)[2].rpartition(":")
     if name not in _JOB_SHARES and how == ("max" if metric.endswith("_step") else "avg"):
         return metric
@@ -113,7 +113,7 @@ def _mean(parts: Sequence[Weighted]) -> float:
 
 
 _COMBINE_JOB: Mapping[str, Callable[[Sequence[Weighted]], float]] = {
-    _NODES: lambda parts: sum(value for value, _ in parts),
+    NODES: lambda parts: sum(value for value, _ in parts),
     "job_step": lambda parts: max(value for value, _ in parts),
 }
 """How the values of one job from several scrape jobs are combined, if not by their mean."""

@@ -46,7 +46,7 @@ class Incidents:
         found = document.incident_report(
             log.incidents,
             judge=self._judge,
-            nodes=0 if view is None else len(view.cluster.nodes),
+            nodes=0 if view is None else view.cluster.size,
             now=None if view is None else view.time,
             since=log.since,
             judged_from=None if view is None else view.judged_from,

@@ -10,8 +10,9 @@ import contextlib
 import math
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
@@ -21,9 +22,11 @@ from starlette.types import Receive, Scope, Send
 from trntop import __version__
 from trntop.analysis.rule_inputs import rule_columns
 from trntop.core.custom_rule import CustomRule
-from trntop.core.model import Coverage, Incident, View
+from trntop.core.model import Coverage, Incident, NodeView, View
+from trntop.pipeline.totals import totals_of
 from trntop.remote import judges, wire
 from trntop.session.incident_log import IncidentLog
+from trntop.session.monitor import MAX_NODES
 
 from .. import document
 from .negotiation import prefers_json
@@ -66,26 +69,39 @@ class _Feed:
     Args:
         period: seconds between frames.
         columns: the columns of frames; None for all.
+        most: number of nodes; with more there are those with incidents, some others, and totals.
         aggregator: whether the nodes are other machines than this one.
         judge: the run that judges the nodes for others; empty if there is none.
     """
 
     def __init__(
-        self, period: float, columns: frozenset[str] | None, *, aggregator: bool, judge: str
+        self,
+        period: float,
+        columns: frozenset[str] | None,
+        most: int,
+        *,
+        aggregator: bool,
+        judge: str,
     ) -> None:
         self.period = period
         self._columns = columns
+        self._most = most
         self._aggregator = aggregator
         self._judge = judge
         self._encoders: dict[str, wire.FrameEncoder] = {}
         self.messages: dict[str, _Messages] = {}
+        self.totals = b""
+        """Those of all nodes, if not all are sent."""
         self.clients = 0
         self._view: View | None = None
 
     def encode(self, view: View) -> None:
         if view is self._view:
             return
-        self._view, nodes = view, view.cluster.nodes
+        self._view, nodes = view, self._chosen(view)
+        self.totals = b""
+        if self._judge and (len(nodes) < len(view.cluster.nodes) or view.cluster.whole is not None):
+            self.totals = wire.framed(judges.totals_message(self._judge, totals_of(view.cluster)))
         for name in self.messages.keys() - nodes.keys():
             del self.messages[name], self._encoders[name]
         for name, node in nodes.items():
@@ -98,6 +114,25 @@ class _Feed:
             shown = node if self._columns is None else wire.only(node, self._columns)
             _, frame = encoder.messages(shown, len(nodes))
             self.messages[name] = _Messages(*encoder.preface, wire.framed(frame))
+
+    def _chosen(self, view: View) -> Mapping[str, NodeView]:
+        """The nodes to send: all, or those with incidents and as many others as before."""
+        nodes = view.cluster.nodes
+        if len(nodes) <= self._most:
+            return nodes
+        known = [name for name in self.messages if name in nodes]
+        # The others are spread over all racks.
+        order = chain(_faulty(view), known, view.cluster.names[:: len(nodes) // self._most], nodes)
+        unique = dict.fromkeys(name for name in order if name in nodes)
+        return {name: nodes[name] for name in sorted(islice(unique, self._most))}
+
+
+def _faulty(view: View) -> Iterator[str]:
+    """The nodes of open incidents, the worst first."""
+    for incident in view.open_incidents:
+        for name in (incident.node, *(item.node for item in incident.evidence)):
+            if name is not None:
+                yield name
 
 
 @dataclass(slots=True)
@@ -169,8 +204,8 @@ class Streams:
         self._aggregator_clients = 0
         self._aggregator_left_at = -AGGREGATOR_GRACE
         self._rule_columns = rule_columns(custom_rules)
-        self._feeds: dict[tuple[bool, float], _Feed] = {}
-        """By whether a feed has only the columns of rules, and by its period."""
+        self._feeds: dict[tuple[bool, float, int], _Feed] = {}
+        """By whether a feed has only the columns of rules, its period, and its number of nodes."""
         self.clients = 0
         self._skipped = 0
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -242,16 +277,19 @@ class Streams:
         return _Stream(self._follow(client), lambda: self._release(client, aggregator=aggregator))
 
     def _feed(self, request: Request) -> _Feed:
-        """The feed that a request selects with `?columns=rules` and `?period=SECONDS`."""
+        """The feed that a request selects with `?columns=rules`, `?period=SECONDS`, `?most=NODES`.
+
+        An agent sends all nodes, since it does not judge them for others.
+        """
         rules_only = request.query_params.get("columns") == "rules"
-        requested = request.query_params.get("period", "")
-        seconds = int(requested) if requested.isdecimal() else 0
+        seconds = _number(request, "period", 0)
         period = max(self._period, min(seconds, wire.MAX_PERIOD))
-        feed = self._feeds.get((rules_only, period))
+        most = _number(request, "most", MAX_NODES) if self.judge else MAX_NODES
+        feed = self._feeds.get((rules_only, period, most))
         if feed is None:
             columns = self._rule_columns if rules_only else None
-            feed = _Feed(period, columns, aggregator=self._aggregator, judge=self.judge)
-            self._feeds[rules_only, period] = feed
+            feed = _Feed(period, columns, most, aggregator=self._aggregator, judge=self.judge)
+            self._feeds[rules_only, period, most] = feed
         return feed
 
     async def _loaded_view(self) -> View | None:
@@ -326,7 +364,7 @@ class Streams:
         client.generation = generation
         client.feed.encode(view)
         self._encode_incidents()
-        parts = self._judgment(client, view)
+        parts = [*self._judgment(client, view), client.feed.totals]
         known = client.feed.messages
         for name, messages in known.items():
             if client.nodes is not None and name not in client.nodes:
@@ -349,6 +387,11 @@ def requested_nodes(request: Request) -> frozenset[str] | None:
     """The nodes in `?nodes=a,b`; None for all."""
     names = request.query_params.getlist("nodes")
     return frozenset(",".join(names).split(",")) if names else None
+
+
+def _number(request: Request, name: str, default: int) -> int:
+    text = request.query_params.get(name, "")
+    return int(text) if text.isdecimal() and len(text) < 10 else default
 
 
 def _only(view: View, names: Collection[str] | None) -> View:

@@ -22,6 +22,7 @@ class Notebook:
 
     def __init__(self) -> None:
         self.aggregator = False
+        self.records = False
         self.readings: list[Reading] = []
         self.statuses: list[Status] = []
         self.forgotten: list[str] = []

@@ -6,14 +6,17 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from tests.agents import agent
+from tests.agents import agent, moved
 from tests.builders import NOON, make_node, make_view
 from tests.collectors.notebook import Notebook, running
 from trntop.catalog import AGENT, INCIDENTS
+from trntop.collectors.fleet import agent as fleet_agent
 from trntop.collectors.fleet.target import Target
 from trntop.collectors.fleet.watch import Listed, Watch
 from trntop.core.errors import DecodeError
 from trntop.core.model import (
+    Cluster,
+    ClusterTotals,
     Coverage,
     Evidence,
     Incident,
@@ -23,6 +26,7 @@ from trntop.core.model import (
     View,
 )
 from trntop.core.settings import Settings
+from trntop.pipeline.totals import UTILIZATION, totals_of
 from trntop.remote import judges, wire
 from trntop.remote.judges import Judges
 from trntop.remote.wire import FrameEncoder
@@ -59,11 +63,11 @@ class TestMessages:
         known.take(judgment(incident("a"), incident("b"), incident("c")))
         over = dataclasses.replace(incident("b"), closed_at=NOON + 30)
         known.take(judgment(over, first=False, gone=["c", "never"], at=NOON + 30))
-        assert known.incidents({"run": 0.0}, NOON + 100) == [incident("a"), over]
+        assert known.incidents({"run": 0.0}, NOON + 100) == [[incident("a"), over]]
         assert known.incidents({"other": 0.0}, NOON + 100) == []
         # A new run of the aggregator has its own.
         known.take(judgment(incident("d"), judge="next"))
-        assert known.incidents({"next": 0.0}, NOON + 100) == [incident("d")]
+        assert known.incidents({"next": 0.0}, NOON + 100) == [[incident("d")]]
 
     def test_what_its_rules_had_data_for_is_by_the_local_clock(self) -> None:
         known = Judges()
@@ -92,32 +96,34 @@ class TestMessages:
         assert len(told) == 3
         for reading in told:
             known.take(reading)
-        assert known.incidents({"run": 0.0}, NOON + 100) == many
+        assert known.incidents({"run": 0.0}, NOON + 100) == [many]
 
     def test_times_are_those_of_this_clock(self) -> None:
         known = Judges()
         closed = incident("a", NOON - 100, NOON - 50)
         known.take(judgment(closed, at=NOON - 7200, sent=NOON))
-        (found,) = known.incidents({"run": 0.0}, NOON + 100)
+        ((found,),) = known.incidents({"run": 0.0}, NOON + 100)
         assert (found.opened_at, found.detected_at, found.closed_at) == (
             NOON - 7300, NOON - 7291, NOON - 7250,
         )  # fmt: skip
-        (judge,) = known.of({"run": 3})
+        (judge,) = known.of({"run": 3}, {"run": 1.0})
         assert (judge.address, judge.nodes, judge.since) == (HEAD, 3, NOON - 7260)
 
     def test_an_aggregator_that_is_silent_has_open_incidents_of_an_age(self) -> None:
         known = Judges()
         known.take(judgment(incident("a"), incident("b", closed=NOON)))
-        first, second = known.incidents({"run": 120.0}, NOON + 100)
+        ((first, second),) = known.incidents({"run": 120.0}, NOON + 100)
         assert first.summary == "a: sick (as of 2 min ago)"
         assert second.summary == "b: sick"
+        (judge,) = known.of({"run": 3}, {"run": 120.0})
+        assert judge.behind == 120.0
 
     def test_an_earlier_moment_has_what_was_known_then(self) -> None:
         known = Judges()
         known.take(judgment(incident("a", NOON - 90, NOON - 50), incident("b", NOON - 10)))
-        (then,) = known.incidents({"run": 0.0}, NOON - 70)
+        ((then,),) = known.incidents({"run": 0.0}, NOON - 70)
         assert (then.id, then.closed_at) == ("a", None)
-        (then,) = known.incidents({"run": 0.0}, NOON - 30)
+        ((then,),) = known.incidents({"run": 0.0}, NOON - 30)
         assert (then.id, then.closed_at) == ("a", NOON - 50)
 
     def test_text_is_cleaned(self) -> None:
@@ -125,7 +131,7 @@ class TestMessages:
         known.take(
             judgment(dataclasses.replace(incident("a"), summary="\x1b[2Jred", node="x\x1b[2J"))
         )
-        (found,) = known.incidents({"run": 0.0}, NOON + 100)
+        ((found,),) = known.incidents({"run": 0.0}, NOON + 100)
         assert "\x1b" not in found.summary
         assert found.node is not None
         assert "\x1b" not in found.node
@@ -184,11 +190,40 @@ def test_each_node_has_one_judge() -> None:
     assert "as of" in view.open_incidents[0].summary
 
 
-def test_an_aggregator_judges_all_nodes_itself() -> None:
-    fleet = Fleet(Monitor(Settings()), judged="run")
-    fleet.monitor.feed(judgment(incident("a")))
+def test_a_node_that_gets_a_judge_keeps_what_is_known_of_the_others() -> None:
+    fleet = Fleet(Monitor(Settings(), observer=True), judged="run", plain="")
+    fleet.monitor.feed(judgment())
+    assert kinds(fleet.play(40, "plain")) == []  # it has not reported anything yet
     fleet.play(5)
-    assert kinds(fleet.play(40, "judged")) == [("node_silent", "judged")]
+    assert kinds(fleet.play(40, "plain")) == [("node_silent", "plain")]
+    # The aggregator sends one node more.
+    fleet._encoders["more"] = FrameEncoder("more", 1.0, aggregator=True, judge="run")
+    assert kinds(fleet.play(2, "plain")) == [("node_silent", "plain")]
+
+
+def test_totals_are_those_of_all_nodes() -> None:
+    """Of an aggregator that sends one node of ten, and of an agent."""
+    fleet = Fleet(Monitor(Settings(), observer=True), judged="run", plain="")
+    fleet.monitor.feed(judgment())
+    known = ClusterTotals(
+        nodes=10, down=2, values={UTILIZATION: 0.5, "unknown": 1.0},
+        jobs={"pretrain": {"nodes": 9.0, "job_step": 40.0, "job_loss": 2.0}},
+    )  # fmt: skip
+    message = judges.totals_message("run", known)
+    fleet.monitor.feed(Reading(HEAD, INCIDENTS, NOON, message))
+    view = fleet.play(3)
+    whole, plain = view.cluster.whole, totals_of(Cluster(NOON, {"plain": make_node(0)}))
+    assert whole is not None
+    assert (view.cluster.size, whole.nodes, whole.down, whole.chosen) == (11, 11, 2, True)
+    assert whole.values[UTILIZATION] == pytest.approx((5.0 + plain.values[UTILIZATION]) / 11)
+    assert "unknown" not in whole.values
+    (job,) = plain.jobs
+    assert whole.jobs == {**known.jobs, job: pytest.approx(plain.jobs[job])}
+    assert [one.nodes for one in view.cluster.judges] == [10]
+    # Of an aggregator that is silent, only the number is known.
+    silent = fleet.play(20, "judged").cluster.whole
+    assert silent is not None
+    assert (silent.nodes, silent.down, silent.jobs.keys()) == (11, 10, {job})
 
 
 def test_what_was_judged_here_ends_with_the_first_message_of_a_judge() -> None:
@@ -240,6 +275,35 @@ async def test_the_stream_of_an_aggregator_has_its_incidents() -> None:
     assert {one.judge for one in monitor._remotes.values()} != {""}
 
 
+async def test_of_a_large_aggregator_some_nodes_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those with incidents first; of the others, the totals. Also of their past."""
+    monkeypatch.setattr(fleet_agent, "MAX_SHOWN", 2)
+    monkeypatch.setattr(fleet_agent, "LEAST_SHOWN", 1)
+    log, sink = IncidentLog(1.0), Notebook()
+    sink.wants_backfill = True
+    first = make_view(5, incidents=[dataclasses.replace(incident("a"), node="trn-003")])
+    log(first)
+    async with agent(first, aggregator=True, log=log) as one:
+        one.tick()
+        targets = [Target("head", one.address)]
+        async with running(Watch(Listed("head", targets), Settings()), sink):
+            await sink.until(lambda: len(sink.backfills) == 2)
+            assert {one.node for one in sink.readings} == {"trn-001", "trn-003", one.address}
+            assert {one.node for past in sink.backfills for one in past} == {"trn-001", "trn-003"}
+            # Another node becomes faulty: it replaces the one that is not.
+            later = moved(first, 2.0)
+            found = dataclasses.replace(incident("b"), node="trn-004")
+            one.show(dataclasses.replace(later, incidents=(*first.incidents, found)))
+            await sink.until(lambda: sink.forgotten == ["trn-001"])
+            await sink.until(lambda: sink.readings[-1].node == "trn-004")
+    monitor = Monitor(Settings(), observer=True)
+    for reading in sink.readings:
+        monitor.feed(dataclasses.replace(reading, time=NOON + 1))
+    monitor.remove("trn-001")
+    view = monitor.tick(NOON + 1)
+    assert (len(view.cluster.nodes), view.cluster.size) == (2, 5)
+
+
 @pytest.mark.parametrize("aggregator", [True, False])
 async def test_an_agent_knows_whether_an_aggregator_reads_it(aggregator: bool) -> None:
     log, sink = IncidentLog(1.0), Notebook()
@@ -256,7 +320,7 @@ async def test_an_agent_knows_whether_an_aggregator_reads_it(aggregator: bool) -
     known.take(next(one for one in sink.readings if one.source == INCIDENTS))
     assert known.aggregated is aggregator
     assert wire.head(sink.readings[0].data).type == judges.TAG
-    assert known.incidents({"": 0.0}, NOON + 100) == []
+    assert known.incidents({"": 0.0}, NOON + 100) == [[]]
 
 
 def test_recordings_are_judged_again() -> None:

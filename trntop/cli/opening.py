@@ -214,7 +214,7 @@ def session(
     description = clean(" ".join(source.text for source in sources))
     if not sources[0].stream:
         live = collectors(sources, settings, observer=observer, standard_input=standard_input)
-        monitor = Monitor(settings, settings.collect.period, observer=observer)
+        monitor = Monitor(settings, settings.collect.period, observer=True)
         kept = settings.blackbox
         keep = lasting and kept.seconds and (observer or kept.agent)
         box = BlackBox(kept.seconds, kept.megabytes << 20) if keep else None
@@ -223,7 +223,7 @@ def session(
         live += [*checks, *probed]
         session = Session(
             monitor, collectors=live, description=description, tap=tap, black_box=box,
-            aggregator=not observer, backfill=tap is None,
+            aggregator=not observer and tap is None, backfill=tap is None,
         )  # fmt: skip
         watching: list[Subscriber] = [*checks, *probed]
         for subscriber in watching:

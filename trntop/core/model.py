@@ -505,13 +505,15 @@ class NodeView:
 
 @dataclass(frozen=True, slots=True)
 class ClusterTotals:
-    """Totals of a cluster from a Prometheus backend, which may have more nodes than are shown."""
+    """Totals of a cluster of which not all nodes may be shown, from a Prometheus backend or from
+    aggregators.
+    """
 
     nodes: int = 0
     chosen: bool = False
     """Whether only the worst nodes are shown."""
     down: int = 0
-    """Nodes that the backend cannot scrape."""
+    """Nodes that the backend cannot scrape, or whose agents do not respond to the aggregator."""
     newest: float | None = None
     """Time of the newest sample; None before the first."""
     old: bool = False
@@ -527,6 +529,15 @@ class ClusterTotals:
     """What the backend or its queries omitted."""
     problem: str = ""
     """Why there is no newer response."""
+
+    def cleaned(self) -> "ClusterTotals":
+        """The totals of another program: known quantities, text that is fit for a screen."""
+        return replace(
+            self,
+            values={name: value for name, value in self.values.items() if name in CATALOG},
+            jobs={clean(job): values for job, values in self.jobs.items()},
+            notes=tuple(map(clean, self.notes)),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -548,7 +559,7 @@ class Cluster:
     time: float = 0.0
     nodes: Mapping[str, NodeView] = field(default_factory=dict)
     whole: ClusterTotals | None = None
-    """Totals of all nodes from a Prometheus backend, if any."""
+    """Totals of all nodes, if a Prometheus backend or aggregators report them."""
     phases: Mapping[str, Phase] = field(default_factory=dict)
     """Job → what its run is doing, as the rules read it; empty for a cluster not yet judged."""
     first_steps: Mapping[str, float] = field(default_factory=dict)
@@ -561,6 +572,11 @@ class Cluster:
     @cached_property
     def names(self) -> tuple[str, ...]:
         return tuple(self.nodes)
+
+    @property
+    def size(self) -> int:
+        """Number of nodes, including those that are not shown."""
+        return max(len(self.nodes), 0 if self.whole is None else self.whole.nodes)
 
     @property
     def simulated(self) -> bool:

@@ -1,7 +1,8 @@
 """Incidents as an aggregator judges them, for programs that show its nodes.
 
 Each stream has messages of the type `incidents`: all incidents of the day at first, then what
-changes. Agents send them too, without incidents, for the rest of what they report.
+changes. Agents send them too, without incidents, for the rest of what they report. An aggregator
+that sends only some of its nodes adds the totals of all, in messages of the type `totals`.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -13,12 +14,21 @@ import msgspec
 from trntop.catalog import CATALOG
 from trntop.core import units
 from trntop.core.errors import DecodeError
-from trntop.core.model import Coverage, Incident, Judge, Reading, RuleCoverage
+from trntop.core.model import (
+    ClusterTotals,
+    Coverage,
+    Incident,
+    Judge,
+    Reading,
+    RuleCoverage,
+)
 from trntop.core.text import clean
+from trntop.pipeline.totals import lost
 from trntop.remote import wire
 
 TAG = "incidents"
-ROLE_QUERY = "?role=aggregator"
+TOTALS = "totals"
+ROLE = "role=aggregator"
 """How an aggregator asks for a stream, so that the agent knows that it need not alert."""
 PART = 200
 """Incidents of one message."""
@@ -59,7 +69,17 @@ class Judgment(msgspec.Struct, tag=TAG, frozen=True, omit_defaults=True):
     """From when on each rule had enough data."""
 
 
-_decoder = msgspec.msgpack.Decoder(Judgment)
+class Totals(msgspec.Struct, tag=TOTALS, frozen=True):
+    """The totals of all nodes of an aggregator that sends only some of them."""
+
+    v: int
+    node: str
+    """Empty, as in `Judgment`."""
+    judge: str
+    totals: ClusterTotals
+
+
+_decoder = msgspec.msgpack.Decoder(Judgment | Totals)
 _encoder = msgspec.msgpack.Encoder()
 
 
@@ -94,6 +114,10 @@ def messages(
         )  # fmt: skip
 
 
+def totals_message(judge: str, totals: ClusterTotals) -> bytes:
+    return _encoder.encode(Totals(wire.VERSION, "", judge, totals))
+
+
 @dataclass(slots=True)
 class _Sender:
     judge: str = ""
@@ -102,6 +126,7 @@ class _Sender:
     aggregated: bool = False
     coverage: Coverage = Coverage()  # noqa: RUF009 — frozen
     incidents: dict[str, Incident] = field(default_factory=dict)
+    totals: ClusterTotals | None = None
 
 
 class Judges:
@@ -123,10 +148,14 @@ class Judges:
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
             raise DecodeError(f"not a message of an aggregator: {clean(str(error))}") from error
         sender = self._senders.setdefault(reading.node, _Sender())
+        if isinstance(message, Totals):
+            sender.totals = message.totals.cleaned()
+            return
         ahead = message.time - reading.time
         ahead = ahead if abs(ahead) > CLOCK_SLACK else 0.0
         if message.first:
             sender.incidents.clear()
+            sender.totals = None
         sender.judge, sender.behind = message.judge, max(0.0, message.behind)
         sender.since = None if message.since is None else message.since - ahead
         sender.aggregated = message.aggregated
@@ -141,31 +170,38 @@ class Judges:
         """Resets the state after the clock of the stream was set back."""
         self._senders.clear()
 
-    def of(self, nodes: Mapping[str, int]) -> tuple[Judge, ...]:
+    def of(self, nodes: Mapping[str, int], ages: Mapping[str, float]) -> tuple[Judge, ...]:
         """The judges of some nodes.
 
         Args:
-            nodes: judge → number of its nodes.
+            nodes: judge → number of its nodes that are shown.
+            ages: judge → seconds since its newest frame.
         """
         return tuple(
-            Judge(address, nodes[sender.judge], sender.since, sender.behind)
+            Judge(
+                address,
+                nodes[sender.judge] if sender.totals is None else sender.totals.nodes,
+                sender.since,
+                max(sender.behind, age if (age := ages[sender.judge]) > SILENCE else 0.0),
+            )
             for address, sender in self._senders.items()
             if sender.judge in nodes
         )
 
-    def incidents(self, ages: Mapping[str, float], now: float) -> list[Incident]:
-        """The incidents of some judges as of `now`, which may be long ago; summaries show the age
-        of open ones that may be over.
+    def incidents(self, ages: Mapping[str, float], now: float) -> list[list[Incident]]:
+        """The incidents of each of some judges as of `now`, which may be long ago; summaries show
+        the age of open ones that may be over.
 
         Args:
             ages: judge → seconds since its newest frame.
             now: the time.
         """
         then = now + CLOCK_SLACK
-        found: dict[str, Incident] = {}
+        parts = []
         for sender in self._senders.values():
             if (age := ages.get(sender.judge)) is None:
                 continue
+            part = []
             for incident in sender.incidents.values():
                 if incident.opened_at > then:
                     continue
@@ -174,8 +210,17 @@ class Judges:
                 if incident.open and age > SILENCE:
                     text = f"{incident.summary} (as of {units.age(age)} ago)"
                     incident = replace(incident, summary=text)
-                found.setdefault(incident.id, incident)
-        return list(found.values())
+                part.append(incident)
+            parts.append(part)
+        return parts
+
+    def totals(self, ages: Mapping[str, float]) -> dict[str, ClusterTotals]:
+        """Judge → the totals of its nodes, of those judges that send only some of them."""
+        return {
+            sender.judge: sender.totals if ages[sender.judge] <= SILENCE else lost(sender.totals)
+            for sender in self._senders.values()
+            if sender.judge in ages and sender.totals is not None
+        }
 
     def coverages(self, judges: Collection[str]) -> list[Coverage]:
         """What some judges had data for."""

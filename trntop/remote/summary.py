@@ -7,12 +7,11 @@ are those of the agents. The source `prometheus` has two JSON messages:
     Backfill        series from before the first tick, for the graphs
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import msgspec
 
-from trntop.catalog import CATALOG
 from trntop.core import units
 from trntop.core.errors import DecodeError
 from trntop.core.model import (
@@ -170,11 +169,11 @@ class SummaryTracker:
             old=self._is_old(now),
             simulated=newest.simulated,
             judged=newest.incidents is not None,
-            values={} if self._is_old(now) else _known(newest.values),
-            jobs={} if self._is_old(now) else _cleaned(newest.jobs),
-            notes=tuple(map(clean, newest.notes[:MAX_NOTES])),
+            values={} if self._is_old(now) else newest.values,
+            jobs={} if self._is_old(now) else newest.jobs,
+            notes=newest.notes[:MAX_NOTES],
             problem=self._problem,
-        )
+        ).cleaned()
 
     def incidents(self, now: float) -> tuple[Incident, ...]:
         """Open ones first, worst first; then closed ones, newest first.
@@ -273,11 +272,3 @@ def _urgency(incident: RemoteIncident) -> tuple[int, float, str, str, str, str]:
     """Sorts by severity, then by start."""
     where = incident.job or "", incident.node or "", incident.component or ""
     return -incident.severity.rank, incident.opened_at, incident.kind, *where
-
-
-def _known(values: Mapping[str, float]) -> dict[str, float]:
-    return {name: value for name, value in values.items() if name in CATALOG}
-
-
-def _cleaned(jobs: Mapping[str, Mapping[str, float]]) -> dict[str, Mapping[str, float]]:
-    return {clean(job): values for job, values in jobs.items()}

@@ -17,6 +17,8 @@ class Sink(Protocol):
 
     aggregator: bool
     """Whether this program judges its nodes for others, so that agents need not."""
+    records: bool
+    """Whether it records, and needs all nodes."""
 
     def now(self) -> float:
         """Stream time for new readings: unix seconds that only move forward."""

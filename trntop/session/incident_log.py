@@ -202,7 +202,9 @@ class IncidentLog:
         self.incidents: tuple[Incident, ...] = ()
         """Replaced as a whole when one changes; read it on any thread."""
         self.behind = 0.0
-        """Seconds by which a tick of the last `LATE_SECONDS` was late by more than a period."""
+        """Seconds by which a tick of the last `LATE_SECONDS` was late by more than a period, or by
+        which an aggregator was that is read here.
+        """
         if journal is not None:
             self.earlier = journal.read()
             self._time = self.earlier[1]
@@ -244,8 +246,9 @@ class IncidentLog:
             self._journal.close()
 
     def _note_lag(self, view: View) -> None:
-        if view.lag > self._period:
-            self._late = view.time, view.lag
+        lag = max([view.lag, *(judge.behind for judge in view.cluster.judges)])
+        if lag > self._period:
+            self._late = view.time, lag
         recent = self._late is not None and 0 <= view.time - self._late[0] < LATE_SECONDS
         self.behind = self._late[1] if recent and self._late is not None else 0.0
 

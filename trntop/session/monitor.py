@@ -13,8 +13,10 @@ from operator import attrgetter
 from typing import Protocol, TypeVar
 
 from trntop.analysis import Analyzer
+from trntop.analysis.across import AcrossJudges
 from trntop.analysis.analyzer import JobPhases
 from trntop.analysis.coverage import joined
+from trntop.analysis.rulebook import rules
 from trntop.catalog import AGENT, INCIDENTS, PROMETHEUS
 from trntop.core.errors import DecodeError
 from trntop.core.model import (
@@ -29,6 +31,7 @@ from trntop.core.model import (
     View,
 )
 from trntop.core.settings import Settings
+from trntop.pipeline import totals
 from trntop.pipeline.derive import compute_plan
 from trntop.pipeline.history import History
 from trntop.pipeline.jobs import job_means, with_stalled
@@ -105,7 +108,8 @@ class Monitor:
         wanted: the quantities that are needed; None for all. The others are neither decoded nor
             computed, and there is no history.
         sparse: the beginning of the stream, if its sources are polled less often there.
-        observer: whether nodes of aggregators are judged by those alone, whose incidents are shown.
+        observer: whether nodes of aggregators are judged by those alone, whose incidents are shown
+            and joined.
     """
 
     def __init__(
@@ -135,8 +139,9 @@ class Monitor:
         """Summary from a Prometheus backend; if there is one, the agents evaluate the rules."""
         self._judges = Judges() if observer else None
         """The aggregators that evaluate the rules for their nodes."""
-        self._judged: frozenset[str] = frozenset()
-        """The nodes of these aggregators."""
+        self._across = AcrossJudges(rules(settings.analysis, settings.rules))
+        self._own: frozenset[str] = frozenset()
+        """The nodes that have no aggregator."""
         self._phases = JobPhases()
         self._incidents: tuple[Incident, ...] = ()
         self._coverage = Coverage()
@@ -289,10 +294,10 @@ class Monitor:
         judge_of = {}
         if self._judges is not None:
             judge_of = {name: node.judge for name, node in self._remotes.items() if node.judge}
-        if judge_of.keys() - self._judged:
+        if judge_of.keys() & self._own:
             # The end of incidents found on these nodes before they had a judge is not detected.
             self._analyzer = Analyzer(self.settings.analysis, self.period, self.settings.rules)
-        self._judged = frozenset(judge_of)
+        self._own = frozenset(cluster.nodes.keys() - judge_of.keys())
         if self._judges is None or not judge_of:
             self._incidents = self._analyzer.tick(cluster)
             self._coverage = self._analyzer.coverage
@@ -304,20 +309,29 @@ class Monitor:
                 aggregated=aggregated,
             )
             return with_stalled(cluster, self._incidents, self._analyzer.job_of)
-        unjudged = {name: view for name, view in cluster.nodes.items() if name not in judge_of}
         newest: dict[str, float] = {}
         for name, judge in judge_of.items():
             newest[judge] = max(newest.get(judge, 0.0), self._remotes[name].received)
         ages = {judge: cluster.time - time for judge, time in newest.items()}
+        own = self._analyzer.tick(_part(cluster, self._own))
         judged = self._judges.incidents(ages, cluster.time)
-        found = [*self._analyzer.tick(replace(cluster, nodes=unjudged)), *judged]
-        found.sort(key=_urgency)
-        self._incidents = tuple(found)
-        coverages = self._judges.coverages(set(judge_of.values()))
-        self._coverage = joined([*coverages, *([self._analyzer.coverage] if unjudged else [])])
-        phases, judges = self._phases.tick(cluster), self._judges.of(Counter(judge_of.values()))
-        first_steps = self._phases.first_steps
-        cluster = replace(cluster, phases=phases, first_steps=first_steps, judges=judges)
+        found = self._across.joined([own, *judged], cluster.time)
+        self._incidents = tuple(sorted(found, key=_urgency))
+        coverages = self._judges.coverages(ages)
+        self._coverage = joined([*coverages, *([self._analyzer.coverage] if self._own else [])])
+        if parts := self._judges.totals(ages):
+            shown = [name for name in cluster.nodes if judge_of.get(name) not in parts]
+            rest = totals.totals_of(_part(cluster, shown))
+            whole = totals.joined([*parts.values(), rest])
+            cluster = replace(
+                cluster, whole=replace(whole, chosen=whole.nodes > len(cluster.nodes))
+            )
+        cluster = replace(
+            cluster,
+            phases=self._phases.tick(cluster),
+            first_steps=self._phases.first_steps,
+            judges=self._judges.of(Counter(judge_of.values()), ages),
+        )
         return with_stalled(cluster, self._incidents, self._phases.job_of)
 
     def _record(self, cluster: Cluster, means: dict[str, float]) -> None:
@@ -363,6 +377,13 @@ class Monitor:
 
     def _update_order(self) -> None:
         self._order = sorted(self._nodes.keys() | self._remotes.keys())
+
+
+def _part(cluster: Cluster, names: Iterable[str]) -> Cluster:
+    """Some nodes of a cluster, in its order."""
+    chosen = set(names)
+    nodes = {name: view for name, view in cluster.nodes.items() if name in chosen}
+    return Cluster(cluster.time, nodes)
 
 
 def _urgency(incident: Incident) -> tuple[float, float, float]:

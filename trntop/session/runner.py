@@ -80,7 +80,8 @@ class Session:
         black_box: keeps the newest readings of live sources.
         notes: returns messages on damaged input so far.
         aggregator: whether it judges its nodes for other programs.
-        backfill: whether to begin with the backfill that agents provide.
+        backfill: whether to begin with the backfill that agents provide; a recording does not, and
+            needs all nodes.
     """
 
     def __init__(
@@ -277,7 +278,7 @@ class Session:
     async def _collect(self) -> None:
         sink = _Sink(
             self._monitor, self.clock, self._tap, lambda text: self.warn(text), self._received,
-            aggregator=self._aggregator,
+            aggregator=self._aggregator, records=not self._backfill,
         )  # fmt: skip
         self._pass_focus()
         backfilling = [
@@ -506,8 +507,10 @@ class _Sink:
         received: Callable[[str], None],
         *,
         aggregator: bool = False,
+        records: bool = False,
     ) -> None:
         self.aggregator = aggregator
+        self.records = records
         self._monitor = monitor
         self._clock = clock
         self._tap = tap

@@ -164,7 +164,7 @@ class Grain:
 def _parts(view_model: ViewModel, layer: Layer) -> int:
     """The parts of a node; 0 if only values of nodes are known."""
     # A Prometheus backend has the devices of one node only.
-    if view_model.cluster.whole is not None:
+    if view_model.cluster.whole is not None and not view_model.cluster.judges:
         return 0
     if layer.entity is Entity.NODE:
         return 1

@@ -1,4 +1,4 @@
-"""The state of a Prometheus backend: the age of its data, and what is missing."""
+"""Of nodes that are not all shown: the age of the data of a Prometheus backend, what is missing."""
 
 from trntop.core import units
 from trntop.core.model import Severity, State
@@ -37,7 +37,8 @@ def groups(view_model: ViewModel, context: RenderContext) -> list[tuple[int, lis
         )
     if whole.chosen and whole.down:
         sign = glyphs.STATES[State.DOWN]
-        found.append((85, [(f"{sign} {whole.down:,} not scraped", palette.state(State.DOWN))]))
+        why = "down" if view_model.cluster.judges else "not scraped"
+        found.append((85, [(f"{sign} {whole.down:,} {why}", palette.state(State.DOWN))]))
     if whole.newest is not None:
         age = units.age(max(0.0, view_model.view.time - whole.newest))
         style = palette.warning if whole.old else palette.faint

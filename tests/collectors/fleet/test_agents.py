@@ -509,15 +509,24 @@ async def test_fault_27_the_ill_do_not_hold_up_the_others() -> None:
 @pytest.mark.parametrize(
     ("columns", "period", "peers", "query"),
     [
-        ("auto", 1.0, 500, "?role=aggregator"),
-        ("auto", 1.0, 501, "?role=aggregator&columns=rules"),
-        ("all", 1.0, 501, "?role=aggregator"),
-        ("rules", 10.0, 1, "?role=aggregator&columns=rules&period=10"),
-        ("auto", 0.5, 1, "?role=aggregator"),
+        ("auto", 1.0, 500, "?role=aggregator&most=8"),
+        ("auto", 1.0, 501, "?role=aggregator&columns=rules&most=8"),
+        ("all", 1.0, 501, "?role=aggregator&most=8"),
+        ("rules", 10.0, 1, "?role=aggregator&columns=rules&period=10&most=1000"),
+        ("auto", 0.5, 4, "?role=aggregator&most=250"),
     ],
 )
 def test_what_an_aggregator_asks_for(columns: str, period: float, peers: int, query: str) -> None:
     settings = msgspec.convert(
         {"fleet": {"columns": columns}, "collect": {"period": period}}, Settings
     )
-    assert asked(settings, peers) == query
+    sink = Notebook()
+    sink.aggregator = True
+    assert asked(settings, peers, sink) == query
+
+
+@pytest.mark.parametrize(("records", "query"), [(False, "?most=250"), (True, "")])
+def test_a_recording_has_all_nodes(records: bool, query: str) -> None:
+    sink = Notebook()
+    sink.records = records
+    assert asked(Settings(), 4, sink) == query

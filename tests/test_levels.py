@@ -1,0 +1,53 @@
+"""An aggregator of aggregators finds what one aggregator of all nodes finds, from less."""
+
+import pytest
+
+from tests.levels import Levels
+from trntop.analysis.rule_inputs import rule_inputs
+from trntop.collectors.simulator import parse, simulate, truth
+from trntop.core.model import View
+from trntop.core.settings import Settings
+from trntop.pipeline.totals import totals_of
+from trntop.session.monitor import Monitor, Player, play
+
+START = 1.76e9
+NODES, SENT = 8, 2
+
+
+def last(text: str, player: Player[View]) -> View:
+    """The view at the end of a simulation."""
+    *_, view = play(simulate(parse(text), START), player)
+    return view
+
+
+def found(view: View) -> list[tuple[str, str | None, str | None, bool]]:
+    return [(one.kind, one.node, one.component, one.open) for one in view.incidents]
+
+
+@pytest.mark.parametrize("scenario", ["slow-node", "efa-degraded", "hang", "silent-node"])
+def test_two_levels_find_what_one_finds(scenario: str) -> None:
+    """Each of two lower aggregators has half of the job."""
+    text = f"sim:{scenario}?nodes={NODES}&type=trn1.32xlarge&onset=90&duration=200&minutes=3"
+    wanted = rule_inputs()
+    one = last(text, Monitor(Settings(), wanted=wanted))
+    two = last(text, Levels(2, SENT, wanted))
+    assert found(two) == found(one)
+    (fault,) = truth(parse(text), START)
+    (incident,) = two.incidents
+    assert (incident.kind, incident.node) == (fault.kind, fault.node)
+    assert incident.opened_at == pytest.approx(one.incidents[0].opened_at, abs=5)
+    # The faulty node is among the few that are sent; the totals are of all.
+    assert incident.node in two.cluster.nodes
+    assert len(two.cluster.nodes) == 2 * SENT
+    assert two.cluster.size == NODES
+
+
+def test_the_totals_are_those_of_all_nodes() -> None:
+    text = f"sim:healthy?nodes={NODES}&type=trn1.32xlarge&minutes=0.5"
+    one, two = (
+        totals_of(last(text, player).cluster) for player in (Monitor(Settings()), Levels(2, SENT))
+    )
+    assert (two.nodes, two.down, two.simulated) == (one.nodes, one.down, one.simulated)
+    assert two.values == pytest.approx(one.values)
+    (job,) = one.jobs
+    assert two.jobs == {job: pytest.approx(one.jobs[job])}
