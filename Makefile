@@ -1,5 +1,5 @@
 # The verbs of everyday work; each runs in .venv, which `make setup` creates.
-.PHONY: setup test lint docs bench demo build release
+.PHONY: setup test lint docs bench demo build lock release
 
 BIN := .venv/bin
 
@@ -32,7 +32,13 @@ demo:           ## the dashboard on a simulated run
 build:          ## sdist and wheel
 	$(BIN)/python -m hatchling build
 
-release: build  ## with it: pinned requirements with hashes, and an SBOM (CycloneDX) in dist/
-	$(BIN)/uv pip compile pyproject.toml --constraint requirements.lock --generate-hashes --quiet \
-		--output-file dist/requirements.txt
+lock:           ## after a change of requirements.lock: the hashes of what runs in production
+	$(BIN)/uv pip compile pyproject.toml --extra kubernetes --constraint requirements.lock \
+		--generate-hashes --universal --python-version 3.11 --no-annotate --quiet \
+		--custom-compile-command 'make lock' --output-file deploy/requirements.txt
+
+release: build  ## with it: the requirements with hashes, audited, and an SBOM (CycloneDX) in dist/
+	cp deploy/requirements.txt dist/requirements.txt
+	$(BIN)/uv tool run pip-audit --strict --require-hashes --disable-pip \
+		--requirement dist/requirements.txt
 	$(BIN)/uv export --format cyclonedx1.5 --no-dev --quiet --output-file dist/sbom.json

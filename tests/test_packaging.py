@@ -1,8 +1,10 @@
 """The wheel holds what the checkout shows, and the links say the same as the mapping."""
 
+import re
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -77,3 +79,17 @@ def test_a_checkout_without_links_says_so_at_an_editable_install(
         (package / name).unlink()
         (package / name).mkdir()
     hook.initialize(version, {})
+
+
+def test_what_runs_in_production_is_what_is_tested() -> None:
+    """`make lock` has been run: each version with hashes is that of the constraints."""
+    tested = (ROOT / "requirements.lock").read_text().splitlines()
+    lines = (ROOT / "deploy" / "requirements.txt").read_text().replace("\\\n", "").splitlines()
+    pinned = [line for line in lines if line and not line.startswith("#")]
+    assert all("--hash=sha256:" in line for line in pinned)
+    versions = {re.split("[ ;]", line)[0].lower() for line in pinned}
+    assert versions <= {re.split("[ ;]", line)[0].lower() for line in tested}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    needed = [*project["dependencies"], *project["optional-dependencies"]["kubernetes"]]
+    names = {re.split("[<>=~]", line)[0] for line in needed}
+    assert names <= {version.partition("==")[0] for version in versions}
