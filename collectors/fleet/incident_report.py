@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import aiohttp
 import msgspec
 
-from trntop.core.model import Incident
+from trntop.core.model import Incident, Time
 from trntop.core.settings import Settings
 from trntop.core.source_spec import Origin, Source
 from trntop.core.text import clean
@@ -27,15 +27,30 @@ class IncidentReport(msgspec.Struct, frozen=True):
     nodes: int
     incidents: tuple[Incident, ...]
     """Open ones first."""
-    time: float | None = None
-    since: float | None = None
-    judged_from: float | None = None
+    time: Time | None = None
+    since: Time | None = None
+    judged_from: Time | None = None
     behind_seconds: float | None = None
     simulated: bool = False
     problems: tuple[str, ...] = ()
 
 
 _decoder = msgspec.json.Decoder(IncidentReport)
+
+
+def decoded(body: bytes) -> IncidentReport:
+    """A response, cleaned.
+
+    Raises:
+        ValueError: it is not one.
+    """
+    try:
+        report = _decoder.decode(body)
+    except RecursionError as error:
+        raise ValueError("nested too deep") from error
+    problems = tuple(map(clean, report.problems))
+    incidents = tuple(incident.cleaned() for incident in report.incidents)
+    return msgspec.structs.replace(report, incidents=incidents, problems=problems)
 
 
 async def fetch(source: Source, settings: Settings) -> list[tuple[str, IncidentReport]]:
@@ -74,15 +89,11 @@ async def _get(session: aiohttp.ClientSession, target: Target, seconds: float) -
             body = await response.content.read(MAX_BYTES)
             while not response.content.at_eof() and len(body) < MAX_BYTES:
                 body += await response.content.read(MAX_BYTES - len(body))
-        report = _decoder.decode(body)
+        return decoded(body)
     except TimeoutError:
         why = f"no response within {seconds:g} s"
     except (aiohttp.ClientError, OSError) as error:
         why = connection.reason(error)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+    except ValueError:
         why = f"its {PATH} is not from trntop"
-    else:
-        problems = tuple(map(clean, report.problems))
-        incidents = tuple(incident.cleaned() for incident in report.incidents)
-        return msgspec.structs.replace(report, incidents=incidents, problems=problems)
     raise FindError(f"{clean(target.address)}: {why}")

@@ -136,6 +136,12 @@ class TestMessages:
         assert found.node is not None
         assert "\x1b" not in found.node
 
+    @pytest.mark.parametrize("time", [float("nan"), float("inf"), -1.0, 1e300])
+    def test_fault_33_impossible_times_of_incidents(self, time: float) -> None:
+        known = Judges()
+        with pytest.raises(DecodeError):
+            known.take(judgment(dataclasses.replace(incident("a"), opened_at=time)))
+
     @pytest.mark.parametrize(
         "change", [{"v": 9}, {"changed": [{"id": 1}]}, {"time": float("nan")}, {"judge": None}]
     )

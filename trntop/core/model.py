@@ -17,8 +17,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -38,6 +39,8 @@ from trntop.core.text import clean
 
 Column = npt.NDArray[np.float64]
 Key = int | str
+Time = Annotated[float, msgspec.Meta(ge=0.0, le=1e11)]
+"""Unix seconds; what is decoded is neither NaN nor beyond what calendars have."""
 
 NO_VALUE = float("nan")
 STALE_PERIODS = 3.0
@@ -723,14 +726,14 @@ class Incident:
     severity: Severity
     summary: str
     """One sentence of at most 120 characters."""
-    opened_at: float
-    closed_at: float | None = None
+    opened_at: Time
+    closed_at: Time | None = None
     job: str | None = None
     node: str | None = None
     component: str | None = None
     """`efa:rdmap16s27`, `device:3`, `core:17`, `runtime:4711`, `link:trn-003`, or None."""
     evidence: tuple[Evidence, ...] = ()
-    detected_at: float | None = None
+    detected_at: Time | None = None
     """When it was first reported: later than `opened_at` by the time to detection."""
     returns: int = 0
     """Number of recurrences."""
@@ -777,7 +780,7 @@ class RuleCoverage:
     """Whether a rule has enough data for an incident to open."""
 
     kind: str
-    since: float | None = None
+    since: Time | None = None
     """From when on; an estimate while it does not; None if that is unknown."""
     steps: int = 0
     """Steps that it still needs."""
@@ -794,9 +797,9 @@ class RuleCoverage:
 class Coverage:
     """From when on incidents can have been found: without any before that, nothing is known."""
 
-    watching: float | None = None
+    watching: Time | None = None
     """Time of the first data; None before it."""
-    since: float | None = None
+    since: Time | None = None
     """From when on there was enough data for all rules with input, but for those that compare with
     a longer past; an estimate if that is later than now; None if it is unknown.
     """

@@ -5,11 +5,11 @@ quantities that rules and charts read; the others are absent in a backfill.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated
 
 import msgspec
 
 from trntop.core.errors import DecodeError
+from trntop.core.model import Time
 from trntop.core.text import clean
 from trntop.remote import wire
 
@@ -30,7 +30,6 @@ MAX_BLOCK = 8 << 20
 """Bytes of the messages of one block."""
 
 _LEVEL = 1
-_Time = Annotated[float, msgspec.Meta(ge=0.0, le=1e11)]
 
 
 class Block(msgspec.Struct, tag="past", frozen=True):
@@ -40,9 +39,9 @@ class Block(msgspec.Struct, tag="past", frozen=True):
     node: str
     period: float
     """Seconds between frames."""
-    begin: _Time
+    begin: Time
     """Time of the first and of the last frame, by the agent's clock."""
-    end: _Time
+    end: Time
     messages: bytes
     """Messages with their lengths, compressed with zstd."""
 

@@ -7,7 +7,7 @@ that sends only some of its nodes adds the totals of all, in messages of the typ
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, cast
+from typing import cast
 
 import msgspec
 
@@ -21,6 +21,7 @@ from trntop.core.model import (
     Judge,
     Reading,
     RuleCoverage,
+    Time,
 )
 from trntop.core.text import clean
 from trntop.pipeline.totals import lost
@@ -41,8 +42,6 @@ CLOCK_SLACK = 2.0
 SILENCE = 15.0
 """Seconds without a frame after which incidents may be out of date."""
 
-_Time = Annotated[float, msgspec.Meta(ge=0.0, le=1e11)]
-
 
 class Judgment(msgspec.Struct, tag=TAG, frozen=True, omit_defaults=True):
     """What has changed since the message before."""
@@ -52,9 +51,9 @@ class Judgment(msgspec.Struct, tag=TAG, frozen=True, omit_defaults=True):
     """Empty: it is about all nodes."""
     judge: str
     """Identifies a run of the sender, as in the schemas of the nodes that it judges."""
-    time: _Time
+    time: Time
     """By the sender's clock, like all times in it."""
-    since: _Time | None = None
+    since: Time | None = None
     """From when on it has judged."""
     behind: float = 0.0
     """Seconds by which its ticks are late; 0 if they are not."""

@@ -26,7 +26,17 @@ import numpy.typing as npt
 
 from trntop.catalog import CATALOG, Entity, Kind, Provenance
 from trntop.core.errors import DecodeError
-from trntop.core.model import Column, Frame, Inventory, NodeView, Phase, SourceState, Stage, State
+from trntop.core.model import (
+    Column,
+    Frame,
+    Inventory,
+    NodeView,
+    Phase,
+    SourceState,
+    Stage,
+    State,
+    Time,
+)
 from trntop.core.text import clean
 from trntop.sources import BY_NAME
 
@@ -70,8 +80,6 @@ CONTENT_TYPE = "application/vnd.trntop.stream"
 
 _LENGTH = struct.Struct(">I")
 _Versioned = TypeVar("_Versioned", "Message", "Head")
-_Time = Annotated[float, msgspec.Meta(ge=0.0, le=1e11)]
-"""Unix seconds: neither NaN nor infinite."""
 _Period = Annotated[float, msgspec.Meta(ge=0.0, le=1e9)]
 
 
@@ -107,14 +115,14 @@ class _Source(msgspec.Struct, array_like=True, frozen=True, gc=False):
     name: str
     state: State
     reason: str
-    time: _Time | None
+    time: Time | None
     period: _Period | None
     counts: dict[str, int]
 
 
 class _Phase(msgspec.Struct, array_like=True, frozen=True):
     stage: Stage
-    since: _Time | None
+    since: Time | None
     why: str
     provenance: Provenance
 
@@ -149,7 +157,7 @@ class FrameMessage(msgspec.Struct, tag=FRAME, frozen=True, gc=False):
     layout: int
     held: int
     """The keyframe with the values of the other columns."""
-    time: _Time
+    time: Time
     """By the agent's clock, like all times in it."""
     present: bytes
     """The columns that exist, a bit for each as in `_Values`; the others are absent."""
@@ -181,7 +189,7 @@ class Head(msgspec.Struct, frozen=True, gc=False):
     """Of a schema, as `nodes` and `aggregator`."""
     nodes: int = 0
     aggregator: bool = msgspec.field(default=False, name="relay")
-    time: _Time = 0.0
+    time: Time = 0.0
     """Of a frame, as `simulated`."""
     simulated: bool = False
 
