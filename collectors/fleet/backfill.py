@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterator, Sequence
 from urllib.parse import quote
 
 import aiohttp
+import msgspec
 
 from trntop.catalog import AGENT
 from trntop.core.errors import DecodeError
-from trntop.core.model import Reading
+from trntop.core.model import Reading, Time
 from trntop.remote import backfill
 from trntop.remote.wire import FrameReader
 
@@ -56,9 +57,9 @@ async def fetch(
         ):
             return None
         try:
-            ahead = float(clock) - now()
-        except ValueError:
-            raise DecodeError("the time of the history is not a number") from None
+            ahead = msgspec.convert(clock, Time, strict=False) - now()
+        except msgspec.ValidationError:
+            raise DecodeError("the time of the history is not one") from None
         frames, size = FrameReader(), 0
         found: dict[str, list[backfill.Block]] = {}
         async for chunk in response.content.iter_any():

@@ -190,7 +190,5 @@ def _print_event(event: str, incident: Incident, *, as_json: bool) -> None:
         write(document.encode(document.incident(incident)))
         return
     at = incident.opened_at if incident.closed_at is None else incident.closed_at
-    print(
-        f"{_stamp(at)}  {event:<7}  {incident.severity:<8}  {kind_name(incident.kind)}  {incident.summary}",
-        flush=True,
-    )
+    what = f"{kind_name(incident.kind)}  {incident.summary}"
+    print(f"{_stamp(at)}  {event:<7}  {incident.severity:<8}  {what}", flush=True)

@@ -1,6 +1,7 @@
 """The past of agents: taken once, before the stream, and never at its cost."""
 
 import asyncio
+import math
 from collections.abc import Callable
 
 import pytest
@@ -66,8 +67,8 @@ async def test_a_session_that_runs_already_takes_none() -> None:
     assert sink.backfills == []
 
 
-@pytest.mark.parametrize("broken", ["missing", "garbage"])
-async def test_an_agent_without_a_past_streams(
+@pytest.mark.parametrize("broken", ["missing", "garbage", "clock"])
+async def test_fault_23_an_agent_without_a_usable_past_streams(
     broken: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bad: dict[str, Callable[[FakeAgent], None]] = {
@@ -75,10 +76,11 @@ async def test_an_agent_without_a_past_streams(
             next(route for route in one.app.routes if getattr(route, "path", "") == "/v1/history")
         ),
         "garbage": lambda _: monkeypatch.setattr(backfill, "pack", lambda *_: b"garbage"),
+        "clock": lambda one: setattr(one.history, "_appended", -math.inf),
     }
     async with agent(make_view(1, time=5000.0)) as one:
-        bad[broken](one)
         await ticked(one, 5)
+        bad[broken](one)
         sink, collector = Recaller(), watch(one.address)
         async with running(collector, sink):
             await collector.backfilled()
