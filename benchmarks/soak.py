@@ -1,9 +1,10 @@
 """An hour of the demo at accelerated time, its pages rendered in both formats: the memory that the
-last two thirds of it add, and what 10,000 names of jobs leave behind.
+last two thirds of it add, what 10,000 names of jobs leave behind, and what a million scrapes do.
 
 The rings of the history fill within the first minutes; what grows later is a leak.
 """
 
+import asyncio
 import dataclasses
 import gc
 import itertools
@@ -20,9 +21,12 @@ from trntop.core.model import Cluster, NodeView, View
 from trntop.core.settings import Settings
 from trntop.exporters.metrics.exposition import Format
 from trntop.exporters.metrics.pages import Exposition
+from trntop.exporters.web.server import build_app
 from trntop.session.monitor import Monitor, play
 
 NAMES = 10_000
+SCRAPES, EACH_VIEW = 1_000_000, 1000
+"""Scrapes of the application, and how many of them are of the same view."""
 LOOKS = 120
 """How often the memory of a run is looked at."""
 
@@ -30,7 +34,8 @@ LOOKS = 120
 def run(*, quick: bool) -> list[Figure]:
     minutes = 6 if quick else 60
     hours = [_hour(nodes, each, minutes) for nodes, each in ((1, 1), (16, 5))]
-    return [*hours, *_churn(NAMES // (10 if quick else 1))]
+    part = 10 if quick else 1
+    return [*hours, *_churn(NAMES // part), asyncio.run(_scrapes(SCRAPES // part))]
 
 
 def _exposition() -> Exposition:
@@ -100,6 +105,41 @@ def _churn(names: int) -> list[Figure]:
         Figure(f"{names:,} names of jobs and pids: sizes of /metrics", len(sizes), "", 1),
         Figure("  traced memory that the last nine tenths add", kept / 1024, "KiB", 64),
     ]
+
+
+async def _scrapes(count: int) -> Figure:
+    """Traced memory that the last nine tenths of the scrapes add, of each page in both formats."""
+    *_, view, _ = play(readings(1, 0.5), Monitor(Settings()))
+    shown = [view]
+    app = build_app(lambda: shown[0], _exposition())
+    accepts = (b"text/plain", b"application/openmetrics-text")
+    requests = [
+        {"type": "http", "http_version": "1.1", "method": "GET", "path": page.path,
+         "query_string": b"", "headers": [(b"accept", accept)]}
+        for page, accept in itertools.product(Page, accepts)
+    ]  # fmt: skip
+    body: dict[str, object] = {"type": "http.request", "body": b"", "more_body": False}
+
+    async def receive() -> dict[str, object]:
+        return body
+
+    async def send(message: object) -> None:
+        pass
+
+    before = kept = 0
+    tracemalloc.start()
+    for number in range(count):
+        if number % EACH_VIEW == 0:
+            shown[0] = dataclasses.replace(view, generation=number)
+        await app(dict(requests[number % len(requests)]), receive, send)
+        if number in (count // 10 - 1, count - 1):
+            gc.collect()
+            before, kept = kept, tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    return Figure(
+        f"{count:,} scrapes: memory that the last nine tenths add",
+        max(0, kept - before) / 1024, "KiB", 16, f"{kept / 1024:.0f} KiB traced in all",
+    )  # fmt: skip
 
 
 def _resident_mib() -> float:
