@@ -173,6 +173,21 @@ def test_nodes_that_report_nothing_are_grouped_by_their_rates() -> None:
     assert Watch().see(clusters).runs.lockstep == expected | dict.fromkeys(("b0", "b1", "b2"), "b0")
 
 
+@pytest.mark.parametrize(
+    ("share", "begin", "seconds"), [(0.1, 38, 4), (0.15, 35, 7), (0.2, 35, 7), (0.2, 35, 10)]
+)
+def test_a_job_whose_mean_rate_passes_through_that_of_another_stays_apart(
+    share: float, begin: float, seconds: float
+) -> None:
+    steady = Job(prefix="a", nodes=2, reporting=0)
+    paused = Job(prefix="b", nodes=6, reporting=0, pauses=(Pause(begin, seconds),))
+    watch = Watch()
+    for cluster in together(steady.clusters(120), faster(paused.clusters(120), share)):
+        groups = watch.see([cluster]).runs.lockstep
+        assert all(node[0] == first[0] for node, first in groups.items())
+    assert len(groups) == 8
+
+
 def test_the_next_job_on_the_same_nodes() -> None:
     """One rank reports of each: the other nodes go over to the second job with it."""
     first = Job(name="first", reporting=1).clusters(60)

@@ -32,6 +32,10 @@ class RunTuning:
     """Share by which the rates of nodes of one job may differ."""
     lockstep_gap: float = 0.05
     """Share by which the rates of two jobs that report nothing lie apart."""
+    steady: float = 0.02
+    """Share by which a mean rate may have changed between two comparisons: on its way to its usual
+    one after a pause, it is then within 5 % of that.
+    """
     lockstep_left: float = 0.12
     """Share by which a node is off its group from which it is no longer in lockstep with it."""
 
@@ -87,6 +91,8 @@ class Runs:
         """Nodes that belong to no known job → a node with which they execute in lockstep."""
         self._in_step: dict[str, str] = {}
         """The same by the last comparison alone."""
+        self._matched_rates: dict[str, float] = {}
+        """The rates of that."""
         self._next_match = float("-inf")
         self._jobs: PartAxis | None = None
 
@@ -230,6 +236,8 @@ class Runs:
         """Groups nodes that belong to no known job by their rates of executions.
 
         Twice in a row, as jobs; a node then stays until its rate departs from that of its group.
+        The mean rate of nodes that pause or resume passes through those of other jobs, so only
+        nodes whose rate is steady join a group.
         """
         nodes = list(map(str, tick.nodes.keys))
         free = self.nodes.cooperates & (rates > 0) & (self._rates.age >= TUNING.min_rate_age)
@@ -245,17 +253,26 @@ class Runs:
             if node in rate
             and abs(rate[node] / float(np.median(usual[first])) - 1) < TUNING.lockstep_left
         }
-        ordered = sorted(rate, key=rate.__getitem__)
+        steady = [
+            node
+            for node, value in rate.items()
+            if abs(value / self._matched_rates.get(node, value) - 1) < TUNING.steady
+        ]
+        self._matched_rates = rate
+        ordered = sorted(steady, key=rate.__getitem__)
         groups: list[list[str]] = []
         for before, node in zip([None, *ordered], ordered, strict=False):
             if before is None or rate[node] > rate[before] * (1.0 + TUNING.lockstep_gap):
                 groups.append([])
             groups[-1].append(node)
         found: dict[str, str] = {}
+        used = set(kept.values())
         for group in groups:
             names = Counter(kept[node] for node in group if node in kept)
-            name = names.most_common(1)[0][0] if names else min(group)
-            found |= {node: kept.get(node, name) for node in group}
+            unused = set(group) - used  # a node may have left the group that it named
+            if names or unused:
+                name = names.most_common(1)[0][0] if names else min(unused)
+                found |= {node: kept.get(node, name) for node in group}
         sure = {node: first for node, first in found.items() if self._in_step.get(node) == first}
         self._in_step = found
         if (lockstep := sure | kept) != self.lockstep:
