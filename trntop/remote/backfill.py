@@ -15,7 +15,7 @@ from trntop.remote import wire
 
 SECONDS = 900.0
 """Length of a backfill."""
-DENSE_SECONDS = 300.0
+DENSE_SECONDS = 120.0
 """The newest part of it, with a frame for each tick."""
 STEP = 4
 """Seconds between two frames of the rest. They are the first ones after multiples of it, so that
