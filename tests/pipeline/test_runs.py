@@ -188,6 +188,17 @@ def test_a_job_whose_mean_rate_passes_through_that_of_another_stays_apart(
     assert len(groups) == 8
 
 
+def test_nodes_that_are_found_to_be_of_a_job_leave_no_progress_to_the_others() -> None:
+    job, other = Job(reporting=1), Job(prefix="b", nodes=1, reporting=0)
+    watch = Watch()
+    for cluster in together(job.clusters(80), faster(other.clusters(80), 0.2)):
+        if len(watch.see([cluster]).tick.job_of) == 4:
+            break
+    (left,) = watch.runs.by_job[None].indices.tolist()
+    assert watch.tick.nodes.key(left) == "b0"
+    assert watch.runs.by_job[None].began in (None, watch.tick.time)
+
+
 def test_the_next_job_on_the_same_nodes() -> None:
     """One rank reports of each: the other nodes go over to the second job with it."""
     first = Job(name="first", reporting=1).clusters(60)

@@ -77,6 +77,8 @@ class Runs:
         self.job_of: dict[str, str] = {}
         """Node → the job that it last reported steps of, or that its rate assigns it to."""
         self.nodes = _Nodes()
+        self._without_job: set[str] = set()
+        """The nodes of the run without a job."""
         self._reports: dict[str, Indices] = {}
         """Job → the indices of its parts on the axis of the tick."""
         self._reporting: frozenset[str] = frozenset()
@@ -191,6 +193,9 @@ class Runs:
             run.indices = np.array(members.get(job, ()), np.int64)
             if job is not None:
                 self.nodes.cooperates[run.indices] = True
+        if not self.job_of.keys().isdisjoint(self._without_job):
+            self.by_job[None].began = None  # its progress was that of nodes that have left it
+        self._without_job = {str(node) for node in tick.nodes.keys} - self.job_of.keys()
         self.by_job = {
             job: run
             for job, run in self.by_job.items()
