@@ -288,6 +288,7 @@ def played(
     Of an endless stream, the last view of its warm-up. The views have only the quantities in
     `wanted`, if given.
     """
+    interpreter.prepare()
     streams = Streams(sources)
     cut = endless(sources)
     profiles = known_profiles(settings)

@@ -50,6 +50,11 @@ class _Step(msgspec.Struct):
 
 
 _decoder = msgspec.json.Decoder(_Step)
+_NAMES = {
+    kind: [f"job_{kind}_{what}" for what in ("seconds", "calls", "bytes", "bus_bytes")]
+    for kind in COLLECTIVES
+}
+"""Quantities of a kind of collective."""
 
 
 def decode(data: bytes) -> Sample:
@@ -94,10 +99,10 @@ def decode(data: bytes) -> Sample:
         "rank_pipeline_stage": _within(record.pipeline_stage),
     }
     known = {name: value for name, value in values.items() if value is not None}
-    row = np.array(list(known.values()))
+    rows = np.array([*known.values()]).reshape(-1, 1)
     return Sample(
         keys={Entity.JOB: (job,), Entity.RANK: (part,)},
-        columns={name: row[place : place + 1] for place, name in enumerate(known)},
+        columns=dict(zip(known, rows, strict=True)),
         period=seconds,
         problems=problems,
         part=part,
@@ -106,14 +111,13 @@ def decode(data: bytes) -> Sample:
 
 def _by_kind(collectives: dict[str, _Collective] | None, seconds: float) -> dict[str, float | None]:
     values: dict[str, float | None] = {}
-    for kind in COLLECTIVES if collectives else ():
+    for kind, names in _NAMES.items() if collectives else ():
         if found := (collectives or {}).get(kind):
-            values |= {
-                f"job_{kind}_seconds": _part(found.seconds, seconds),
-                f"job_{kind}_calls": _within(found.count),
-                f"job_{kind}_bytes": _within(found.bytes),
-                f"job_{kind}_bus_bytes": _within(found.bus_bytes),
-            }
+            time, calls, size, bus_size = names
+            values[time] = _part(found.seconds, seconds)
+            values[calls] = _within(found.count)
+            values[size] = _within(found.bytes)
+            values[bus_size] = _within(found.bus_bytes)
     return values
 
 
@@ -128,9 +132,9 @@ def _within(
     value: float | None, *, least: float = 0.0, most: float = math.inf, per: float = 1.0
 ) -> float | None:
     """`value` ÷ `per`, if it is finite and within its bounds."""
-    if value is None or not least <= value / per <= most or math.isinf(value / per):
+    if value is None or not least <= (value := value / per) <= most or math.isinf(value):
         return None
-    return value / per
+    return value
 
 
 def _stage(name: str) -> Stage:
