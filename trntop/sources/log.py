@@ -66,9 +66,9 @@ class Form:
     """How a library writes its line, as expressions with the names in `FIELDS` for groups."""
 
     name: str
-    signs: tuple[re.Pattern[str], ...]
+    signs: tuple[str, ...]
     """All of them are found in a line of this form."""
-    details: tuple[re.Pattern[str], ...]
+    details: tuple[str, ...]
     """Its values; of two that give the same, the first one found counts."""
 
 
@@ -81,8 +81,8 @@ def _form(name: str, signs: tuple[str, ...], *details: str) -> Form:
     """A form from expressions in which `#` is a number."""
     return Form(
         name,
-        tuple(re.compile(sign.replace("#", _NUMBER)) for sign in signs),
-        tuple(re.compile(detail.replace("#", _NUMBER)) for detail in details),
+        tuple(sign.replace("#", _NUMBER) for sign in signs),
+        tuple(detail.replace("#", _NUMBER) for detail in details),
     )
 
 
@@ -194,8 +194,8 @@ def recognize(text: str) -> tuple[str, dict[str, float]]:
     """
     text = plain(text)
     for form in FORMS:
-        if all(sign.search(text) for sign in form.signs):
-            found = [match for detail in form.details if (match := detail.search(text))]
+        if all(re.search(sign, text) for sign in form.signs):
+            found = [match for detail in form.details if (match := re.search(detail, text))]
             values: dict[str, float] = {}
             for match in found:
                 ((name, digits),) = match.groupdict().items()
