@@ -5,6 +5,7 @@ import math
 import warnings
 from collections.abc import Callable, Set
 from functools import reduce
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -206,7 +207,7 @@ class TestFraming:
         assert deframer.kept == 3000
 
 
-def damaged(change: Callable[[dict[str, object]], None]) -> bytes:
+def damaged(change: Callable[[dict[str, Any]], None]) -> bytes:
     """An announcement that was changed."""
     (first, _), _ = FrameEncoder("trn-000", 1.0).messages(make_node(0))
     parts = msgspec.msgpack.decode(first)
@@ -244,6 +245,16 @@ class TestHostile:
             return  # msgpack has no such number
         with pytest.raises(DecodeError, match=why):
             FrameDecoder("n").decode(message)
+
+    @pytest.mark.parametrize("number", [-1, 1 << 40, "x"])
+    @pytest.mark.parametrize("part", ["core_device", "device", "core"])
+    def test_fault_55_impossible_numbers_of_parts(self, part: str, number: object) -> None:
+        def change(parts: dict[str, Any]) -> None:
+            inventory = parts["inventory"]
+            (inventory if part == "core_device" else inventory["keys"])[part][0] = number
+
+        with pytest.raises(DecodeError, match="device|impossible|inventory"):
+            FrameDecoder("n").decode(damaged(change))
 
     def test_columns_that_are_named_twice(self) -> None:
         def twice(parts: dict[str, object]) -> None:

@@ -27,6 +27,11 @@ def test_differences_of_a_minute_become_a_rate() -> None:
     assert sample.columns["node_efa_rx_bytes_per_second"].tolist() == [0]
 
 
+def test_a_minute_of_no_length_has_no_rate() -> None:
+    data = b'{"seconds": 1e-300, "metrics": {"node_efa_tx_bytes": {"Sum": 6e11}}}'
+    assert decode(data).columns == {}
+
+
 def test_errors_of_a_minute_are_added_up() -> None:
     sample = decode(minute(node_neuron_execution_errors_total={"Sum": 3}))
     assert sample.deltas == {"node_executions_failed_total": 3}

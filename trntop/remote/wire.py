@@ -15,7 +15,7 @@ import dataclasses
 import hashlib
 import math
 import struct
-from collections.abc import Container, Iterator, KeysView, Mapping
+from collections.abc import Container, Iterable, Iterator, KeysView, Mapping
 from functools import lru_cache
 from itertools import groupby, islice
 from typing import Annotated, Any, TypeVar, cast
@@ -30,6 +30,7 @@ from trntop.core.model import (
     Column,
     Frame,
     Inventory,
+    Key,
     NodeView,
     Phase,
     SourceState,
@@ -52,6 +53,8 @@ MAX_PERIOD = 60.0
 """Limit of the seconds between frames that is announced."""
 MAX_VALUES = 1 << 18
 """Numbers in one frame."""
+MAX_INDEX = 1 << 16
+"""Number of a device or core."""
 MAX_NUMBER = 1e30
 """Larger numbers are absent; they would make running sums useless."""
 MAX_SOURCES = 64
@@ -720,12 +723,21 @@ def _inventory(message: Schema, node: str, version: int) -> Inventory:
                 f"{clean(name, 64)}: {size} values do not match the parts of the node"
             )
     for entity, owner in ((Entity.CORE, "core_device"), (Entity.PHYSICAL_CORE, "physical_device")):
-        if len(getattr(found, owner)) not in (0, len(found.of(entity))):
+        owners = getattr(found, owner).tolist()
+        if len(owners) not in (0, len(found.of(entity))) or not _are_indices(owners):
             raise DecodeError(f"{owner} needs one device for each core")
+    for entity in (Entity.DEVICE, Entity.CORE, Entity.PHYSICAL_CORE):
+        if not _are_indices(found.of(entity)):
+            raise DecodeError(f"impossible {entity} in a schema")
     facts = dict(found.facts)
     if (name := _shared(message.node)) != node:
         facts["agent_name"] = name
     return dataclasses.replace(found, node=node, version=version, facts=facts)
+
+
+def _are_indices(keys: Iterable[Key]) -> bool:
+    """Whether these can be numbers of devices and cores: arrays are made of that size."""
+    return all(isinstance(key, int) and 0 <= key < MAX_INDEX for key in keys)
 
 
 @lru_cache(maxsize=64)

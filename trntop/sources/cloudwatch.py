@@ -83,7 +83,9 @@ def decode(data: bytes) -> Sample:
     for quantity, metric in SUMS.items():
         value = value_of(metric, "Sum")
         if value is not None and 0 <= value <= SIZE.limit and minute.seconds > 0:
-            sample.columns[quantity] = np.array([value / minute.seconds])
+            rate = within(np.array([value / minute.seconds]), SIZE)
+            if np.isfinite(rate[0]):
+                sample.columns[quantity] = rate
     errors = value_of(ERRORS, "Sum")
     if errors is not None and 0 <= errors <= SIZE.limit:
         sample.deltas["node_executions_failed_total"] = errors
