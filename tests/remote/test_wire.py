@@ -253,7 +253,7 @@ class TestHostile:
             inventory = parts["inventory"]
             (inventory if part == "core_device" else inventory["keys"])[part][0] = number
 
-        with pytest.raises(DecodeError, match="device|impossible|inventory"):
+        with pytest.raises(DecodeError, match=r"device|impossible|inventory"):
             FrameDecoder("n").decode(damaged(change))
 
     def test_columns_that_are_named_twice(self) -> None:
