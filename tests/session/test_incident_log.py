@@ -1,6 +1,8 @@
 """The incidents of a day: what is kept in memory, and what survives in the journal."""
 
 import fcntl
+import os
+import stat
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -80,6 +82,18 @@ def test_the_next_run_finds_the_newest_state(place: Place) -> None:
     log(view(NOON + 60, worse, over))
     assert place.again() == ([worse, over], NOON + 60)
     assert place.said == []
+
+
+def test_fault_54_a_journal_is_readable_by_its_owner_only(place: Place) -> None:
+    mask = os.umask(0)
+    try:
+        for _ in range(2):  # made, then rewritten
+            place.open()(view(NOON, incident("a")))
+            place.close()
+            assert stat.S_IMODE(place.path.stat().st_mode) == 0o600
+        assert stat.S_IMODE(place.path.parent.stat().st_mode) == 0o700
+    finally:
+        os.umask(mask)
 
 
 def test_a_journal_survives_runs_that_see_nothing(place: Place) -> None:

@@ -82,6 +82,19 @@ def test_each_failure_has_its_reason(answer: Answer, words: str) -> None:
     assert "secret" not in str(error)
 
 
+def test_fault_29_a_redirect_of_a_backend_is_not_followed() -> None:
+    with engine(lambda _: vector([])) as other:
+        for status in (301, 302, 303, 307, 308):
+            error = refused(Answer(status, b"", {"Location": f"{other.url}/api/v1/query"}))
+            assert "redirects" in str(error)
+    assert other.asked == []
+
+
+def test_an_error_message_is_cut() -> None:
+    shown = str(refused(failure(400, "bad_data", "x" * 10_000)))
+    assert 100 < shown.count("x") <= client_module.MAX_TEXT
+
+
 def test_it_waits_as_long_as_it_is_told() -> None:
     error = refused(Answer(429, b"slow down", {"Retry-After": "17"}))
     assert error.wait == 17.0
