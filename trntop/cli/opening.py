@@ -20,7 +20,7 @@ from trntop.core.suggest import unknown
 from trntop.core.text import clean
 from trntop.recording import blackbox
 from trntop.recording.blackbox import BlackBox
-from trntop.session import interpreter, parallel
+from trntop.session import interpreter
 from trntop.session.collector import Collector
 from trntop.session.monitor import MAX_CATCH_UP, Monitor, SparseStart, play
 from trntop.session.runner import Playback, Session, Span, Subscriber, Tap
@@ -288,6 +288,8 @@ def played(
     Of an endless stream, the last view of its warm-up. The views have only the quantities in
     `wanted`, if given.
     """
+    from trntop.session import parallel  # the dashboard and the exporter need no processes
+
     interpreter.prepare()
     streams = Streams(sources)
     cut = endless(sources)

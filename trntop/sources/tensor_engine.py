@@ -51,11 +51,15 @@ def decode(data: bytes) -> Sample:
         for core, core_name in indices(cores):
             places.append((device, core))
             texts.append(cores[core_name] or "")
-    cycles = _cycles(texts)
-    if cycles is None:  # some differ: read each by itself
-        each = [_cycles([text]) for text in texts]
-        unknown = np.full((1, len(_COLUMNS)), np.nan)
-        cycles = np.concatenate([unknown if row is None else row for row in each])
+    cycles = np.full((len(texts), len(_COLUMNS)), np.nan)
+    readable = [row for row, text in enumerate(texts) if text]
+    found = _cycles([texts[row] for row in readable])
+    if found is not None:
+        cycles[readable] = found
+    else:  # some differ: read each by itself
+        for row in readable:
+            if (own := _cycles([texts[row]])) is not None:
+                cycles[row] = own[0]
     unread = [places[row] for row in np.flatnonzero(np.isnan(cycles).all(axis=1))]
     notes = [*problems, *map(clean, report.errors)]
     notes += [f"neuron{d}/neuron_core{c}: no counters" for d, c in unread[:MAX_NAMED]]
