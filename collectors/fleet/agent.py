@@ -37,6 +37,8 @@ MAX_SHOWN = 1000
 """Nodes of aggregators that are read in all; of the others, aggregators report the totals."""
 LEAST_SHOWN = 8
 """The same of each aggregator, if there are many."""
+MAX_SCHEMAS = 32 << 20
+"""Bytes of the schemas of all its nodes, some two thousand; decoded they take ten times as much."""
 MAX_TEXT = 2048
 """Bytes read of an error response."""
 
@@ -94,6 +96,10 @@ class Agent:
         """The agent's name of a node → its name here; empty if another owner has that name."""
         self._own_names = False
         """Whether the agent provides the names of its nodes."""
+        self._schemas: dict[str, int] = {}
+        """The agent's name of a node → bytes of its schema."""
+        self._warned = False
+        """Whether it was reported that there are too many."""
         self._announced: set[str] = set()
         """Nodes announced on this connection, by the agent's names."""
         self._missing: set[str] = set()
@@ -238,6 +244,8 @@ class Agent:
             return
         head = wire.head(message)
         if head.type == wire.SCHEMA_TAG:
+            if not self._fits(head.node, len(message)):
+                return
             self._announce(head)
         elif head.type == wire.GONE:
             self._lose(head.node)
@@ -316,9 +324,22 @@ class Agent:
         self._names[node] = name
         return ""
 
+    def _fits(self, node: str, size: int) -> bool:
+        """Whether the schemas stay within `MAX_SCHEMAS`."""
+        total = sum(self._schemas.values()) - self._schemas.get(node, 0) + size
+        if total <= MAX_SCHEMAS:
+            self._schemas[node] = size
+            return True
+        if not self._warned:
+            self._warned = True
+            address = clean(self._target.address)
+            self._sink.warn(f"{address}: its nodes have too many parts; some are not shown")
+        return False
+
     def _lose(self, node: str) -> None:
         """Removes a node that the agent no longer has."""
         self._announced.discard(node)
+        self._schemas.pop(node, None)
         self._forget(self._names.pop(node, ""))
         self._register_again()
 
@@ -326,6 +347,7 @@ class Agent:
         for name in set(self._names.values()) - {self._label}:
             self._forget(name)
         self._names.clear()
+        self._schemas.clear()
 
     def _forget(self, name: str) -> None:
         if name:

@@ -480,6 +480,26 @@ def _frames_of(sink: Notebook, count: int) -> bool:
     return sum(kind == wire.FRAME for _, kind in heads) == 10 * count
 
 
+async def test_fault_55_the_parts_of_all_nodes_of_an_agent_have_a_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nodes beyond it are not shown; those that are go on."""
+    node = next(iter(make_view(1).cluster.nodes.values()))
+    (schema, _), _ = wire.FrameEncoder("trn-000", 1.0).messages(node, 5)
+    monkeypatch.setattr(agent_module, "MAX_SCHEMAS", 3 * len(schema) + 10)
+    sink = Notebook()
+    async with agent(make_view(5), aggregator=True) as one, running(watch(one.address), sink):
+        await sink.until(lambda: sink.warnings)
+        one.tick()
+        shown = lambda: {reading.node for reading in sink.readings}  # noqa: E731
+        await sink.until(
+            lambda: sum(wire.head(r.data).type == wire.FRAME for r in sink.readings) > 3
+        )
+    assert shown() > {"trn-000", "trn-001"}
+    assert "trn-004" not in shown()
+    assert sink.warnings == [f"{one.address}: its nodes have too many parts; some are not shown"]
+
+
 async def test_fault_27_the_ill_do_not_hold_up_the_others() -> None:
     """Twenty nodes of which ten are ill: the other ten are heard each tick."""
     sink = Notebook()
