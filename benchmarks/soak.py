@@ -1,5 +1,6 @@
 """An hour of the demo at accelerated time, its pages rendered in both formats: the memory that the
 last two thirds of it add, what 10,000 names of jobs leave behind, and what a million scrapes do.
+Then a day in which everything changes: an agent and a dashboard that streams from it.
 
 The rings of the history fill within the first minutes; what grows later is a leak.
 """
@@ -9,24 +10,32 @@ import dataclasses
 import gc
 import itertools
 import statistics
+import tempfile
 import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.figure import Figure
 from benchmarks.payloads import START, readings
 from trntop.analysis.rulebook import rules
-from trntop.catalog import Entity, Page
+from trntop.catalog import AGENT, Entity, Page
 from trntop.collectors import simulator
-from trntop.core.model import Cluster, NodeView, View
+from trntop.core.model import Cluster, NodeView, Reading, View
 from trntop.core.settings import Settings
 from trntop.exporters.metrics.exposition import Format
 from trntop.exporters.metrics.pages import Exposition
+from trntop.exporters.web.history import HistoryBuffer
 from trntop.exporters.web.server import build_app
+from trntop.remote import wire
+from trntop.session.incident_log import IncidentLog, Journal
 from trntop.session.monitor import Monitor, play
+from trntop.tui.view_history import ViewHistory
 
 NAMES = 10_000
 SCRAPES, EACH_VIEW = 1_000_000, 1000
 """Scrapes of the application, and how many of them are of the same view."""
+DAY, RUN, JOB = 24.0, 3600, 300
+"""Hours, seconds from one start of the agent to the next, and seconds of a job."""
 LOOKS = 120
 """How often the memory of a run is looked at."""
 
@@ -35,7 +44,8 @@ def run(*, quick: bool) -> list[Figure]:
     minutes = 6 if quick else 60
     hours = [_hour(nodes, each, minutes) for nodes, each in ((1, 1), (16, 5))]
     part = 10 if quick else 1
-    return [*hours, *_churn(NAMES // part), asyncio.run(_scrapes(SCRAPES // part))]
+    scrapes = asyncio.run(_scrapes(SCRAPES // part))
+    return [*hours, *_churn(NAMES // part), scrapes, *_day(1.0 if quick else DAY)]
 
 
 def _exposition() -> Exposition:
@@ -105,6 +115,60 @@ def _churn(names: int) -> list[Figure]:
         Figure(f"{names:,} names of jobs and pids: sizes of /metrics", len(sizes), "", 1),
         Figure("  traced memory that the last nine tenths add", kept / 1024, "KiB", 64),
     ]
+
+
+def _jobs(hours: float) -> Iterator[Reading]:
+    """One job after the other, each with names, processes and counters of its own."""
+    for number in range(int(hours * 3600 / JOB)):
+        scenario = f"comm-bound?nodes=1&type=trn1.2xlarge&onset=100&seed={number}"
+        simulation = simulator.parse(f"sim:{scenario}&minutes={JOB / 60:g}")
+        for reading in simulator.simulate(simulation, START + number * JOB):
+            data = reading.data.replace(b"pretrain-13b", b"job-%06d" % number)
+            yield dataclasses.replace(reading, data=data)
+
+
+def _day(hours: float) -> list[Figure]:
+    """Growth of agent and dashboard together, from the second hour on.
+
+    Each hour the agent ends, and another one of another name takes its journal and place.
+    """
+    exposition = _exposition()
+    dashboard, shown = Monitor(Settings()), ViewHistory()
+    looks: list[tuple[float, float]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "incidents.jsonl"
+        for run, group in itertools.groupby(_jobs(hours), lambda one: int(one.time - START) // RUN):
+            node = f"trn-{run:03}"
+            journal = Journal(path, print)
+            log, history = IncidentLog(1.0, journal), HistoryBuffer(1.0)
+            encoder = wire.FrameEncoder(node, 1.0)
+            for tick, view in enumerate(play(group, Monitor(Settings()))):
+                log(view)
+                history.append(view)
+                (sent,) = view.cluster.nodes.values()
+                changed, frame = encoder.messages(sent)
+                for message in (*changed, frame):
+                    dashboard.feed(Reading(node, AGENT, view.time, message))
+                shown.append(dashboard.tick(view.time))
+                if tick % 10 == 0:
+                    _render(exposition, view)
+                if tick % 300 == 0 and run:
+                    gc.collect()
+                    looks.append((view.time / 3600, _resident_mib()))
+            log.close()
+            dashboard.remove(node)
+        left = len(list(Path(folder).iterdir()))
+    if not looks:
+        return []
+    middle = len(looks) // 2
+    growth = statistics.median(size for _, size in looks[middle:]) - statistics.median(
+        size for _, size in looks[:middle]
+    )
+    return [
+        Figure(f"{hours:g} h, a job each 5 minutes, an agent each hour: growth", growth, "MiB",
+               None, f"{looks[0][1]:.1f} → {looks[-1][1]:.1f} MiB, later half less earlier half"),
+        Figure("  files in the state directory", left, "", 1),
+    ]  # fmt: skip
 
 
 async def _scrapes(count: int) -> Figure:
