@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from trntop.core.errors import UsageError
-from trntop.core.source_spec import Origin, parse, parse_all
+from trntop.core.source_spec import Origin, Source, parse, parse_all
 
 
 def test_what_a_source_can_be(tmp_path: Path) -> None:
@@ -29,3 +29,10 @@ def test_what_a_source_can_be(tmp_path: Path) -> None:
 def test_what_it_cannot(texts: list[str], says: str) -> None:
     with pytest.raises(UsageError, match=says):
         parse_all(texts)
+
+
+def test_hosts_may_be_more_than_the_name_of_a_file() -> None:
+    hosts = ",".join(f"trn-{number:03}" for number in range(60))
+    assert parse(hosts) == Source(Origin.AGENT, hosts)
+    with pytest.raises(UsageError, match="is not a file or a SOURCE"):
+        parse("#" * 300)

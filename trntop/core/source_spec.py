@@ -91,7 +91,7 @@ def parse(text: str) -> Source:
         return Source(origin, text)
     if text.startswith("@"):
         return Source(Origin.NODES_FILE, text)
-    if Path(text).exists():
+    if _exists(text):
         return Source(Origin.RECORDING, text)
     if _HOSTS.fullmatch(text):
         return Source(Origin.AGENT, text)
@@ -103,6 +103,14 @@ def parse(text: str) -> Source:
     raise UsageError(
         f"{word} is not a file or a SOURCE (see trntop --help); for a node, use http://{word}"
     )
+
+
+def _exists(path: str) -> bool:
+    """Whether it is a file; a list of hosts may be longer than the name of a file."""
+    try:
+        return Path(path).exists()
+    except OSError:
+        return False
 
 
 def parse_all(texts: list[str]) -> list[Source]:
