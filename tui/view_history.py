@@ -11,6 +11,7 @@ import numpy as np
 from trntop.catalog import CATALOG, Entity
 from trntop.core.model import Column, Frame, Inventory, NodeView, Phase, SourceState, View
 from trntop.pipeline.history import History, Samples, Times
+from trntop.remote.backfill import STEP
 from trntop.remote.wire import is_wide
 
 SECONDS = 900.0
@@ -29,7 +30,10 @@ _SUMMARY = frozenset(
 
 
 class ViewHistory:
-    """The newest views: every recent tick, and fewer of the older ticks if the budget is small."""
+    """The newest views: every recent tick, and fewer of the older ticks if the budget is small.
+
+    Of a large cluster there is a view each `STEP`.
+    """
 
     def __init__(self, seconds: float = SECONDS, budget: int = BUDGET) -> None:
         self._seconds = seconds
@@ -46,12 +50,15 @@ class ViewHistory:
     @property
     def span(self) -> tuple[float, float] | None:
         """Times of the oldest and the newest view."""
-        return (self._times[0], self._times[-1]) if self._times else None
+        return None if self._newest is None else (self._times[0], self._newest.time)
 
     def append(self, view: View) -> None:
         """Adds a view; if time goes backwards, the history starts over."""
-        if self._times and view.time < self._times[-1]:
+        if self._newest is not None and view.time < self._newest.time:
             self.clear()
+        self._newest = view
+        if self.reduced and view.time < self._times[-1] + STEP:
+            return
         packed = _pack(view, summary=self.reduced)
         if not self.reduced and packed.size * MIN_VIEWS > self._budget:
             self.reduced = True
@@ -59,7 +66,6 @@ class ViewHistory:
             packed = _pack(view, summary=True)
         self._times.append(view.time)
         self._views.append(packed)
-        self._newest = view
         if sum(older.size for older in self._views) > self._budget:
             # Every second view of the older half: recent ticks stay dense.
             self._delete(slice(1, len(self._times) // 2, 2))

@@ -9,6 +9,7 @@ from tests.tui.scenes import node
 from trntop.catalog import CATALOG, Entity
 from trntop.core.model import Cluster, View
 from trntop.pipeline.history import History
+from trntop.remote.backfill import STEP
 from trntop.remote.wire import is_wide
 from trntop.tui.view_history import EVICTED_TOGETHER, HistoryUntil, ViewHistory, _pack
 
@@ -119,7 +120,10 @@ def test_a_large_cluster_keeps_the_quantities_of_nodes_and_jobs() -> None:
     for view in made[4:]:
         history.append(view)
     assert history.reduced
+    assert history.span == (NOON, NOON + 19)
     assert history.at(NOON + 19) is made[19], "the newest is complete"
+    kept = [time_at(history, NOON + second) for second in range(5, 19)]
+    assert max(np.diff(sorted(set(kept)))) == STEP
     for second in (0, 15):
         view = history.at(NOON + second)
         assert view is not None
