@@ -174,6 +174,8 @@ class Crash:
             lost = kept - until(lambda: incidents(address))
         finally:
             end(second)
+        if lost:
+            faults.append(f"lost: {lost}")
         if left := [one.name for one in state.iterdir() if one.suffix == ".new"]:
             faults.append(f"left: {left}")
         return Result(len(kept), len(lost), tuple(faults))

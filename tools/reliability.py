@@ -131,8 +131,8 @@ never changed.
 | dashboard of streams | 139.4 | 148.8 | 11 | 7 |
 | dashboard of Prometheus | 119.1 | 125.1 | 13 | 7 |
 
-Dashboards grow by what they keep of incidents, and until the caches of the screen are full: at 40 times
-the speed (`trntop 'sim:demo?nodes=2&minutes=600' --speed 40`) the dashboard had 116.1 MiB after one hour of
+The dashboards still grew, by what they keep of incidents among others. It levels off: at 40 times the
+speed (`trntop 'sim:demo?nodes=2&minutes=600' --speed 40`) the dashboard had 116.1 MiB after one hour of
 data, 118.2 after two, and 118.4 after 2 h 41 min.
 
 **Slow and hanging**: `python -m benchmarks hanging`. Of 1,000 agents 300 hang: the 99th percentile of the
