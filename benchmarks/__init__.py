@@ -1,1 +1,1 @@
-"""Every budget of the design beside its figure: `python -m benchmarks [--quick] [NAME…]`."""
+"""Every budget of the design with its figure: `python -m benchmarks [--quick] [NAME…]`."""

@@ -34,5 +34,5 @@ def main() -> int:
     return 0
 
 
-if __name__ == "__main__":  # some benchmarks start processes that import this anew
+if __name__ == "__main__":  # some benchmarks start processes that import this again
     sys.exit(main())

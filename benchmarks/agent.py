@@ -1,7 +1,7 @@
 """The agent on a stand-in for a trn2.48xlarge: every source at once, scraped each 5 s.
 
 The stand-in is a fake tree of sysfs whose counters move, and a program that prints simulated
-neuron-monitor reports at 1 Hz; neither is counted. AWS's way, beside it, is what
+neuron-monitor reports at 1 Hz; neither is counted. AWS's way, for comparison, is what
 neuron-monitor-prometheus.py does with the same reports and no other source: json, and
 prometheus_client's gauges and server.
 """
@@ -70,12 +70,12 @@ def run(*, quick: bool) -> list[Figure]:
 
 @contextlib.contextmanager
 def _node(folder: Path) -> Iterator[Sequence[str]]:
-    """The stand-in while it is alive; the options that make the agent look at it."""
+    """The stand-in while it is alive; the options that make the agent read it."""
     root = folder / "root"
     sysfs_tree.trn2_48xlarge(root)
     reports = folder / "reports.jsonl"
     payloads = itertools.islice(readings(1, 1, "neuron-monitor"), 5, 35)
-    reports.write_bytes(b"\n".join(one.data for one in payloads))
+    reports.write_bytes(b"\n".join(payload.data for payload in payloads))
     monitor = folder / "neuron-monitor"
     monitor.write_text(_NEURON_MONITOR.format(python=sys.executable, reports=str(reports)))
     monitor.chmod(0o755)
@@ -112,7 +112,7 @@ def _move(root: Path, steps: Path, stopped: threading.Event) -> None:
         for engine in engines:
             engine.write_text("xrow_grp,mm_active,wl_active,idle\n" + rows)
         if second % STEP == 0:
-            # Between two agents nobody listens.
+            # Between two agents the port is closed.
             with (
                 contextlib.suppress(OSError),
                 socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sender,

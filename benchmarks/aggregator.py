@@ -120,8 +120,8 @@ def measure(fleet: Fleet, seconds: float) -> list[Figure]:
         while not found and time.time() < start + SECONDS - 10.0:
             time.sleep(2.0)
             day = _get(own, "/v1/incidents")
-            found = [one for one in day["incidents"] if one["kind"] == "straggler"]
-        named = ", ".join(f"{one['node']}" for one in found) or "none"
+            found = [incident for incident in day["incidents"] if incident["kind"] == "straggler"]
+        named = ", ".join(f"{incident['node']}" for incident in found) or "none"
         delay = found[0]["detected_at"] - start - ONSET if found else float("nan")
         shown = f"{nodes:,} nodes, {len(ages):,} of them with values"
         beside = f"{shown}; generator {cpu_seconds(generator.pid):.0f} s of CPU time"
@@ -206,7 +206,10 @@ def _templates(start: float) -> list[Template]:
             template.changes.append(b"".join(map(wire.framed, changed)))
             template.frames.append(wire.framed(frame))
     _, first = made.pop(culprit)
-    return [_renamed(first, culprit), *(_renamed(one, name) for name, (_, one) in made.items())]
+    return [
+        _renamed(first, culprit),
+        *(_renamed(recorded, name) for name, (_, recorded) in made.items()),
+    ]
 
 
 def _renamed(template: Template, name: str) -> Template:
@@ -261,9 +264,9 @@ class Aggregators:
             pass
 
     def feed(self, reading: Reading) -> None:
-        place = 2 * int(reading.node.removeprefix(NAMED)) // (2 * SIMULATED)
+        index = 2 * int(reading.node.removeprefix(NAMED)) // (2 * SIMULATED)
         mine = int(self._culprit.removeprefix(NAMED)) * 2 // (2 * SIMULATED)
-        self._lower[place != mine].monitor.feed(reading)
+        self._lower[index != mine].monitor.feed(reading)
 
     def restart(self) -> None:
         pass
@@ -272,18 +275,18 @@ class Aggregators:
         pass
 
     def tick(self, now: float) -> None:
-        for place, lower in enumerate(self._lower):
+        for index, lower in enumerate(self._lower):
             view = _larger(lower.monitor.tick(now), self._each)
-            self._chunks[place].append(lower.chunk(view))
-            if len(self._firsts[place]) < CONNECTED:
-                self._firsts[place].append(lower.first_chunk(view))
+            self._chunks[index].append(lower.chunk(view))
+            if len(self._firsts[index]) < CONNECTED:
+                self._firsts[index].append(lower.first_chunk(view))
 
     def chunk(self, stream: int, number: int, *, first: bool) -> bytes:
         """As of `Agents`."""
-        place = int(stream > 0)
-        data = self._firsts[place][number] if first else self._chunks[place][number]
+        index = int(stream > 0)
+        data = self._firsts[index][number] if first else self._chunks[index][number]
         # Each has its own nodes and judges by itself.
-        return data.replace(NAMED.encode(), b"r%02d-" % stream) if place else data
+        return data.replace(NAMED.encode(), b"r%02d-" % stream) if index else data
 
 
 def _larger(view: View, nodes: int) -> View:

@@ -1,6 +1,6 @@
 """One tick of the whole analyzer, all rules, over ever larger clusters.
 
-Not every tick looks at everything, so the mean counts; the slowest of twenty is told beside it.
+Not every tick evaluates everything, so the mean counts; the slowest of twenty is given too.
 
 Each size runs in a process of its own, so that its peak of memory is its own. The nodes are
 simulated trn2.48xlarge of 128 cores in one job; a thousand share each sample's columns, so

@@ -1,6 +1,6 @@
 """AWS's way to a page of metrics: neuron-monitor's reports through json and prometheus_client.
 
-Sets what neuron-monitor-prometheus.py sets, by its names; written anew from their description.
+Sets what neuron-monitor-prometheus.py sets, by its names; written from their description.
 `python -m benchmarks.aws_way NEURON_MONITOR --listen HOST:PORT`
 """
 
@@ -52,8 +52,8 @@ def _publish(gauges: dict[str, Any], report: dict[str, Any]) -> None:
             share = values["neuroncore_utilization"] / 100
             put("neuroncore_utilization_ratio", share, neuroncore=core, runtime_tag=tag)
         used = groups["memory_used"]["neuron_runtime_used_bytes"]
-        for place in ("host", "neuron_device"):
-            put("neuron_runtime_memory_used_bytes", used[place], memory_location=place,
+        for side in ("host", "neuron_device"):
+            put("neuron_runtime_memory_used_bytes", used[side], memory_location=side,
                 runtime_tag=tag)  # fmt: skip
         for core, parts in used["usage_breakdown"]["neuroncore_memory_usage"].items():
             for name in MEMORY:

@@ -1,4 +1,4 @@
-"""From the command to the first frame, beside a bare Textual app."""
+"""From the command to the first frame, compared with a bare Textual app."""
 
 import statistics
 import sys

@@ -2,8 +2,8 @@
 
 It shows views that were made beforehand, one a second, in the process that is measured: painting,
 history and whatever else belongs to the screen, but neither collection nor analysis, which other
-benchmarks measure. For few nodes both stand beside it: streams of as many agents, and the replay of
-a recording, which decodes here what the agents of several nodes each decode for themselves. A
+benchmarks measure. For few nodes it also measures: streams of as many agents, and a replay of a
+recording, which decodes here what the agents of several nodes each decode for themselves. A
 simulation is nowhere counted. btop and glances, where they are installed, watch this machine.
 """
 
@@ -35,7 +35,7 @@ CPU_BUDGETS = {1: 2.0, 16: 5.0, 256: None, 1000: 50.0}
 TRAFFIC_BUDGET, KEY_BUDGET = 30.0, 50.0
 """KiB/s and ms."""
 FEW = 16
-"""Nodes up to which streams are heard and a recording is replayed: larger ones are measured by
+"""Nodes up to which streams are received and a recording is replayed: larger ones are measured by
 `benchmarks.streams`, and their recordings are large.
 """
 VIEWS = 6
@@ -52,7 +52,7 @@ CURSOR = "▸".encode()
 OTHERS = {
     "btop, each 2 s": ("btop", "--utf-force"), "glances, each 1 s": ("glances", "--time", "1"),
 }  # fmt: skip
-"""As they come, but glances, whose usual pace is 3 s."""
+"""As they come, but glances, whose default interval is 3 s."""
 
 
 def run(*, quick: bool) -> list[Figure]:
@@ -80,7 +80,7 @@ def _dashboard(nodes: int, budget: float | None, seconds: int, *, quick: bool) -
         whole.append(Figure("  on streams, with analysis: CPU", cpu, "%", budget, beside))
         cpu, rate, memory = _replay(nodes, seconds)
         beside = f"{memory}; {rate:.1f} KiB/s"
-        # Of one node it is what the dashboard does beside its collectors.
+        # Of one node it is what the dashboard does besides its collectors.
         limit = budget if nodes == 1 else None
         whole.append(Figure("  on a recording, with decoding: CPU", cpu, "%", limit, beside))
     terminal = Terminal(sys.executable, "-m", "benchmarks.dashboard", str(nodes))

@@ -15,7 +15,7 @@ SIZES = ((80, 24), (120, 36), (200, 60))
 
 def named(columns: int, rows: int) -> tuple[float, float]:
     """Seconds, and CPU seconds, until the alert names the node and its EFA device."""
-    faulty = next(one for one in truth(parse("sim:demo"), 0.0) if one.kind == "efa_degraded")
+    faulty = next(fault for fault in truth(parse("sim:demo"), 0.0) if fault.kind == "efa_degraded")
     assert faulty.node is not None
     assert faulty.component is not None
     device = faulty.component.removeprefix("efa:")

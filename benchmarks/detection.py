@@ -85,7 +85,8 @@ def analyze(simulation: Simulation) -> Outcome:
             first.setdefault(incident.id, view.time - START)
             last[incident.id] = incident
     alarms = [
-        Alarm(one.kind, first[name], one.job, one.node, one.component) for name, one in last.items()
+        Alarm(incident.kind, first[name], incident.job, incident.node, incident.component)
+        for name, incident in last.items()
     ]
     found, missed = [], []
     for real in truth(simulation, 0.0):
@@ -107,11 +108,17 @@ class Score:
     """The outcomes of one kind of incident, or of all."""
 
     def __init__(self, outcomes: Iterable[Outcome], kind: str = "") -> None:
-        known = list(outcomes)
-        self.found = [pair for one in known for pair in one.found if kind in ("", pair[0].kind)]
-        self.missed = [real for one in known for real in one.missed if kind in ("", real.kind)]
-        self.false = [alarm for one in known for alarm in one.false if kind in ("", alarm.kind)]
-        self.node_hours = sum(one.node_hours for one in known)
+        outcomes_ = list(outcomes)
+        self.found = [
+            pair for outcome in outcomes_ for pair in outcome.found if kind in ("", pair[0].kind)
+        ]
+        self.missed = [
+            real for outcome in outcomes_ for real in outcome.missed if kind in ("", real.kind)
+        ]
+        self.false = [
+            alarm for outcome in outcomes_ for alarm in outcome.false if kind in ("", alarm.kind)
+        ]
+        self.node_hours = sum(outcome.node_hours for outcome in outcomes_)
 
     @property
     def truths(self) -> int:
@@ -146,12 +153,12 @@ class Score:
 
     def seconds(self, quantile: float, *, deep: bool = False) -> float:
         """Seconds to detect; with `deep`, of what was no trifle."""
-        known = [
+        outcomes_ = [
             alarm.seen - real.onset
             for real, alarm in self.found
             if not deep or not real.depth or real.depth >= DEEP
         ]
-        return float(np.quantile(known, quantile)) if known else float("nan")
+        return float(np.quantile(outcomes_, quantile)) if outcomes_ else float("nan")
 
     @property
     def false_alarms(self) -> float:
@@ -181,7 +188,7 @@ HEAD = (
 def outcomes(simulations: list[Simulation]) -> Iterator[Outcome]:
     """Every simulation's outcome, as each gets done: one process on each core."""
     with ProcessPoolExecutor(os.cpu_count()) as pool:
-        runs = {pool.submit(analyze, one): one for one in simulations}
+        runs = {pool.submit(analyze, simulation): simulation for simulation in simulations}
         for run in as_completed(runs):
             try:
                 yield run.result()
@@ -198,39 +205,46 @@ def drawn(seeds: Iterable[int], kind: str = "") -> list[Simulation]:
     every = [random_run(seed) for seed in seeds]
     if not kind:
         return every
-    kinds = {one: {real.kind for real in truth(one, 0.0)} or {"healthy"} for one in every}
-    return [one for one in every if kind in kinds[one]]
+    kinds = {
+        simulation: {real.kind for real in truth(simulation, 0.0)} or {"healthy"}
+        for simulation in every
+    }
+    return [simulation for simulation in every if kind in kinds[simulation]]
 
 
-def table(known: list[Outcome]) -> Iterator[str]:
+def table(outcomes_: list[Outcome]) -> Iterator[str]:
     """The scores of each kind and of all, with what is wanted."""
     yield HEAD
-    kinds = {real.kind for one in known for real in (*one.missed, *(p[0] for p in one.found))}
-    kinds |= {alarm.kind for one in known for alarm in one.false}
+    kinds = {
+        real.kind
+        for outcome in outcomes_
+        for real in (*outcome.missed, *(p[0] for p in outcome.found))
+    }
+    kinds |= {alarm.kind for outcome in outcomes_ for alarm in outcome.false}
     for kind in sorted(kinds):
-        yield Score(known, kind).row(kind)
-    whole = Score(known)
+        yield Score(outcomes_, kind).row(kind)
+    whole = Score(outcomes_)
     yield whole.row("all")
     yield (
         f"{'wanted':<20} {'':>6} {'':>6} {f'≥ {PRECISION}':>9} {f'≥ {RECALL}':>7} {'':>7}"
         f" {f'≥ {NODE}':>7} {f'≥ {COMPONENT}':>7} {f'≤ {SECONDS:g}':>6}"
     )
     yield (
-        f"{len(known)} runs, {whole.node_hours:.0f} node-hours; {whole.false_alarms:.1f} false "
+        f"{len(outcomes_)} runs, {whole.node_hours:.0f} node-hours; {whole.false_alarms:.1f} false "
         f"alarms in 1,000 node-hours, wanted ≤ {FALSE_ALARMS:g}; seconds from onset to the first "
         f"view with it, of all and of what is {DEEP:.0%} deep or has no depth"
     )
 
 
-def errors(one: Outcome) -> Iterator[str]:
+def errors(outcome: Outcome) -> Iterator[str]:
     """A line for each thing that was not as it should be, and how to see it again."""
-    for real in one.missed:
-        yield f"missed {_told(real)} at {real.onset:.0f}…{real.end:.0f} s  '{one.simulation}'"
-    for alarm in one.false:
-        yield f"false  {_told(alarm)} at {alarm.seen:.0f} s  '{one.simulation}'"
-    for real, alarm in one.found:
+    for real in outcome.missed:
+        yield f"missed {_text(real)} at {real.onset:.0f}…{real.end:.0f} s  '{outcome.simulation}'"
+    for alarm in outcome.false:
+        yield f"false  {_text(alarm)} at {alarm.seen:.0f} s  '{outcome.simulation}'"
+    for real, alarm in outcome.found:
         if (alarm.node, alarm.component) != (real.node, real.component):
-            yield f"named  {_told(alarm)}, but it was {_told(real)}  '{one.simulation}'"
+            yield f"named  {_text(alarm)}, but it was {_text(real)}  '{outcome.simulation}'"
 
 
 def run(*, quick: bool) -> list[Figure]:
@@ -253,9 +267,9 @@ def _share(part: int, whole: int) -> float:
     return part / whole if whole else float("nan")
 
 
-def _told(one: Truth | Alarm) -> str:
-    where = " ".join(str(part) for part in (one.job, one.node, one.component) if part)
-    return f"{one.kind} ({where})"
+def _text(event: Truth | Alarm) -> str:
+    where = " ".join(str(part) for part in (event.job, event.node, event.component) if part)
+    return f"{event.kind} ({where})"
 
 
 def _seeds(text: str) -> range:
@@ -277,13 +291,13 @@ def main() -> int:
     args = parser.parse_args()
     seeds = args.seeds or (TUNED if args.tune else REPORTED)
     simulations = drawn(seeds, args.kind)
-    known = []
-    for one in outcomes(simulations[:QUICK] if args.quick else simulations):
-        known.append(one)
+    outcomes_ = []
+    for outcome in outcomes(simulations[:QUICK] if args.quick else simulations):
+        outcomes_.append(outcome)
         if args.verbose:
-            for line in errors(one):
+            for line in errors(outcome):
                 print(line, flush=True)
-    for line in table(known):
+    for line in table(outcomes_):
         print(line)
     return 0
 

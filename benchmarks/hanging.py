@@ -14,7 +14,7 @@ from collections import defaultdict
 
 from benchmarks.figure import Figure
 from benchmarks.streams import _free_port, _hosts
-from tests.collectors.notebook import Notebook, running
+from tests.collectors.recording_sink import RecordingSink, running
 from trntop.collectors.fleet import agents
 from trntop.core.model import Reading, State, Status
 from trntop.core.settings import Settings
@@ -27,7 +27,7 @@ CHANGE = 20.0
 """Budget, %: by how much the 99th percentile of the delays may change."""
 
 
-class Delays(Notebook):
+class Delays(RecordingSink):
     """Keeps the delays of frames instead of readings, and which nodes are down."""
 
     def __init__(self) -> None:

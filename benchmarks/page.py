@@ -1,4 +1,4 @@
-"""Rendering the pages of metrics of one node with 128 cores and 16 EFA cards."""
+"""Rendering the pages of metrics of one node with 128 cores and 16 EFA devices."""
 
 import gzip
 import time
@@ -29,7 +29,7 @@ def run(*, quick: bool) -> list[Figure]:
     repeats = 50 if quick else 300
 
     def render(pages: Iterable[Page] = Page, written: Format = Format.TEXT) -> list[bytes]:
-        # Anew each time: nothing but what stands with the inventory may be kept.
+        # Rendered from scratch each time: only what belongs to the inventory may be kept.
         rendered = exposition.render(view)
         return [rendered.body(page, written) for page in pages]
 
@@ -52,7 +52,7 @@ def run(*, quick: bool) -> list[Figure]:
 
 
 def _against_theirs(render: Renderer, repeats: int) -> list[Figure]:
-    """All pages beside the same series as prometheus_client's gauges, in both formats."""
+    """All pages compared with the same series as prometheus_client's gauges, in both formats."""
     samples = _samples(render())
     registry = CollectorRegistry()
     gauges: dict[str, Gauge] = {}
@@ -108,7 +108,7 @@ def _against_theirs(render: Renderer, repeats: int) -> list[Figure]:
 def _in_turn(
     ours: Callable[[], object], theirs: Callable[[], object], repeats: int
 ) -> tuple[float, float]:
-    """Median CPU seconds of two calls, taken in turn so that other load falls on both alike."""
+    """Median CPU seconds of two calls, taken in turn so that other load falls on both equally."""
     spent: tuple[list[float], list[float]] = ([], [])
     for _ in range(repeats):
         for call, times in zip((ours, theirs), spent, strict=True):

@@ -12,7 +12,7 @@ START = 1.76e9
 def readings(nodes: int, minutes: float, source: str = "") -> Iterator[Reading]:
     text = f"sim:healthy?nodes={nodes}&minutes={minutes:.3f}"
     stream = simulator.simulate(simulator.parse(text), START)
-    return (one for one in stream if not source or one.source == source)
+    return (reading for reading in stream if not source or reading.source == source)
 
 
 def report() -> bytes:

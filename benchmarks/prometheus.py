@@ -1,12 +1,12 @@
-"""An engine with a whole cluster in it, and what the cluster screen costs it and us.
+"""A Prometheus backend with a whole cluster, and what the cluster screen costs it and us.
 
 A generator serves what simulated agents serve, under as many names: 1,000 nodes with all their
-pages, and 31,250 nodes with their roll-ups, of which one target speaks for 125, as a relay does. A
-real Prometheus scrapes it, with the rules of `trntop rules prometheus`; VictoriaMetrics is given
-the same, and vmalert evaluates the recording rules. Then the screen's questions are asked as a
-dashboard asks them, the answers decoded, fed to a monitor, and a tick taken.
+pages, and 31,250 nodes with their roll-ups, of which one target serves 125, as an aggregator does.
+A real Prometheus scrapes it, with the rules of `trntop rules prometheus`; VictoriaMetrics scrapes
+the same, and vmalert evaluates the recording rules. Then the screen's queries run as a
+dashboard runs them, the responses are decoded and fed to a monitor, which ticks.
 
-`python -m benchmarks.prometheus --list` prints the single questions too.
+`python -m benchmarks.prometheus --list` prints the single queries too.
 """
 
 import argparse
@@ -63,10 +63,10 @@ DETAIL_INTERVAL = 30
 RULES_INTERVAL = {"full": 15, "rollups": 120}
 """Seconds: some eighty rules over 31,250 nodes take long on two busy cores."""
 BLOCK = 125
-"""Nodes that one target speaks for."""
+"""Nodes that one target serves."""
 REFRESHES, DRILLS = 20, 20
 PAUSE = 5.0
-"""Seconds between refreshes, as a dashboard has them: some fall beside the evaluation of rules."""
+"""Seconds between refreshes, as a dashboard has them: some coincide with an evaluation of rules."""
 DEAREST = 8
 """Rules that are listed."""
 START_SECONDS = 600.0
@@ -91,16 +91,16 @@ def run(*, quick: bool) -> list[Figure]:
 
 
 def measure(
-    engine: str, nodes: int, kind: str, *, rules: bool = True, listed: bool = False
+    backend: str, nodes: int, kind: str, *, rules: bool = True, listed: bool = False
 ) -> list[Figure]:
-    """The figures of one engine with one cluster in it."""
+    """The figures of one backend with one cluster in it."""
     with tempfile.TemporaryDirectory() as folder:
-        make = _prometheus if engine == "Prometheus" else _victoria
+        make = _prometheus if backend == "Prometheus" else _victoria
         with make(Path(folder), nodes, kind, rules=rules) as (url, pid):
-            return asyncio.run(_measure(engine, url, pid, nodes, kind, rules=rules, listed=listed))
+            return asyncio.run(_measure(backend, url, pid, nodes, kind, rules=rules, listed=listed))
 
 
-class _Ear:
+class _QuerySink:
     """Feeds a monitor, as a session does."""
 
     def __init__(self) -> None:
@@ -175,37 +175,37 @@ class _Timed(Client):
 
 
 async def _measure(
-    engine: str, url: str, pid: int, nodes: int, kind: str, *, rules: bool, listed: bool
+    backend: str, url: str, pid: int, nodes: int, kind: str, *, rules: bool, listed: bool
 ) -> list[Figure]:
     interpreter.prepare()  # as every session does
-    client, ear = _Timed(url), _Ear()
+    client, sink = _Timed(url), _QuerySink()
     try:
         found = await _ready(client, nodes, kind, rules=rules)
-        teller = Publisher("backend", client, ear)
-        teller.interval, teller.pause = found.interval, max(found.interval, 5.0)
-        refresher = Refresher(client, teller, found)
-        first, _ = await _timed(refresher.refresh, ear, client.now(), None)
-        taken, cpu, failed = [], [], ""
+        publisher = Publisher("backend", client, sink)
+        publisher.interval, publisher.pause = found.interval, max(found.interval, 5.0)
+        refresher = Refresher(client, publisher, found)
+        first, _ = await _timed(refresher.refresh, sink, client.now(), None)
+        sampled, cpu, failed = [], [], ""
         for _ in range(REFRESHES):
             await asyncio.sleep(PAUSE)
             began = time.perf_counter()
             try:
                 client.asked.clear()
-                _, processor = await _timed(refresher.refresh, ear, client.now(), None)
+                _, processor = await _timed(refresher.refresh, sink, client.now(), None)
                 cpu.append(processor)
             except BackendError as error:
                 failed = f"; not each was answered: {error}"
-            taken.append(time.perf_counter() - began)
+            sampled.append(time.perf_counter() - began)
         asked = dict(client.asked)
         spent = [
             (key, query, *client.spent.get(query, (math.nan, 0))) for key, query in asked.items()
         ]
-        view = ear.monitor.tick(time.time())
-        # The first look at a node asks for its past too.
+        view = sink.monitor.tick(time.time())
+        # The first query of a node asks for its history too.
         drills: tuple[list[float], list[float]] = [], []
-        for node in list(teller.nodes.values())[:DRILLS]:
+        for node in list(publisher.nodes.values())[:DRILLS]:
             for walls in drills:
-                wall, _ = await _timed(refresher.refresh_node, ear, node, client.now())
+                wall, _ = await _timed(refresher.refresh_node, sink, node, client.now())
                 walls.append(wall)
         groups = await client.rules()
     finally:
@@ -216,12 +216,12 @@ async def _measure(
     recorded = ", recorded" if found.recorded else ""
     if listed:
         _list(spent, groups)
-    what = f"{engine}, {nodes:,} nodes, {kind}{recorded}"
+    what = f"{backend}, {nodes:,} nodes, {kind}{recorded}"
     return [
         Figure(
-            f"{what}: refresh", statistics.median(taken), "s", REFRESH,
-            f"at most {max(taken):.2f} s, the first {first:.2f} s{failed}; {shown}; own processor "
-            f"{1e3 * statistics.median(cpu):.0f} ms; the engine holds "
+            f"{what}: refresh", statistics.median(sampled), "s", REFRESH,
+            f"at most {max(sampled):.2f} s, the first {first:.2f} s{failed}; {shown}; own "
+            f"processor {1e3 * statistics.median(cpu):.0f} ms; the engine holds "
             f"{rss_mib(pid):,.0f} MiB, its rules took {judging:.1f} s",
         ),
         Figure("  questions in it", len(asked), "", QUESTIONS, ", ".join(asked)),
@@ -234,12 +234,12 @@ async def _measure(
 
 
 async def _timed(
-    call: Callable[..., Awaitable[None]], ear: _Ear, *arguments: object
+    call: Callable[..., Awaitable[None]], sink: _QuerySink, *arguments: object
 ) -> tuple[float, float]:
     """Seconds until it can be painted, and of this process's time."""
     began, busy = time.perf_counter(), time.process_time()
     await call(*arguments)
-    ear.monitor.tick(time.time())
+    sink.monitor.tick(time.time())
     return time.perf_counter() - began, time.process_time() - busy
 
 
@@ -259,7 +259,7 @@ async def _ready(client: "_Timed", nodes: int, kind: str, *, rules: bool) -> Que
                 break
             assert time.monotonic() < deadline, f"{query} gives {rows}"
             await asyncio.sleep(2.0)
-    await asyncio.sleep(2 * INTERVAL)  # rates want a second look
+    await asyncio.sleep(2 * INTERVAL)  # rates need a second refresh
     return await probe(client, "", client.now())
 
 
@@ -267,12 +267,12 @@ def _list(spent: Sequence[tuple[str, str, float, int]], groups: Sequence[_Group]
     for key, query, seconds, rows in spent:
         text = query if len(query) < 90 else f"{query[:60]} … {query[-25:]}"
         print(f"    {key:<26} {1e3 * seconds:>6.0f} ms {rows:>7,} series  {text}")
-    rules = sorted((one.seconds, one.name) for group in groups for one in group.rules)
+    rules = sorted((rule.seconds, rule.name) for group in groups for rule in group.rules)
     for seconds, name in reversed(rules[-DEAREST:]):
         print(f"    rule {1e3 * seconds:>6.0f} ms {name}")
 
 
-# --- the engines -------------------------------------------------------------------------------
+# --- the backends ------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -383,7 +383,7 @@ def _process(
                 except httpx.TransportError:
                     pass
                 assert process.poll() is None, (folder / "log").read_text()[-2000:]
-                assert time.monotonic() < deadline, "the engine does not get ready"
+                assert time.monotonic() < deadline, "the backend does not get ready"
                 time.sleep(0.1)
         yield url, process.pid
     finally:
@@ -407,7 +407,7 @@ Models = Sequence[Mapping[Page, Sequence[bytes]]]
 
 
 def _models(kind: str) -> Models:
-    """What the simulated agents serve; the node's name stands in it as `node="trn-…"`."""
+    """What the simulated agents serve; the node's name appears in it as `node="trn-…"`."""
     text = f"sim:efa-degraded?nodes={MODELS}&minutes={(60 + STEPS * STEP) / 60:g}&onset=40"
     views = list(
         play(
@@ -451,8 +451,8 @@ def _page(models: Models, number: int, page: Page, seconds: float) -> bytes:
 
 
 def _block(models: Models, first: int, count: int, seconds: float) -> bytes:
-    """What a relay of so many nodes serves."""
-    pages = (_page(models, first + one, Page.METRICS, seconds) for one in range(count))
+    """What an aggregator of so many nodes serves."""
+    pages = (_page(models, first + index, Page.METRICS, seconds) for index in range(count))
     return b"".join(pages)
 
 
@@ -470,7 +470,9 @@ def _serve(kind: str, port: int) -> None:
                 body = _block(models, int(parts[2]), int(parts[3]), seconds)
             else:
                 number = int(parts[1].partition("-")[2])
-                page = next(one for one in Page if one.path == f"/{'/'.join(parts[2:])}")
+                page = next(
+                    candidate for candidate in Page if candidate.path == f"/{'/'.join(parts[2:])}"
+                )
                 body = _page(models, number, page, seconds)
             self.send_response(200)
             self.send_header("Content-Type", Format.TEXT.content_type)
@@ -527,7 +529,7 @@ def main() -> None:
         return
     if args.feed:
         _feed(args.feed, args.nodes)
-    for figure in measure(args.engine, args.nodes, args.kind, rules=args.rules, listed=args.list):
+    for figure in measure(args.backend, args.nodes, args.kind, rules=args.rules, listed=args.list):
         print(figure.line(), flush=True)
 
 

@@ -29,7 +29,7 @@ TO_THE_END = 0.15
 
 
 @dataclass(frozen=True, slots=True)
-class _Lot:
+class _Draw:
     """How one scenario is drawn: each way with the depths that are drawn for it."""
 
     scenario: str
@@ -45,48 +45,48 @@ class _Lot:
 _DEGREES = {"": (0.1, 0.6)}
 _NONE = {"": None}
 
-LOTS: Mapping[str, tuple[_Lot, ...]] = {
+DRAWS: Mapping[str, tuple[_Draw, ...]] = {
     "healthy": (),
-    "comm_bound": (_Lot("comm-bound", (70, 160), {"": (0.9, 2.0)}, ramps=0.4),),
+    "comm_bound": (_Draw("comm-bound", (70, 160), {"": (0.9, 2.0)}, ramps=0.4),),
     "straggler": (
-        _Lot("slow-node", (70, 160), _DEGREES, ramps=0.4),
-        _Lot("slow-device", (70, 160), _DEGREES, ramps=0.4),
+        _Draw("slow-node", (70, 160), _DEGREES, ramps=0.4),
+        _Draw("slow-device", (70, 160), _DEGREES, ramps=0.4),
     ),
-    "hang": (_Lot("hang", (60, 150), {"spin": None, "host": None}),),
+    "hang": (_Draw("hang", (60, 150), {"spin": None, "host": None}),),
     "efa_degraded": (
-        _Lot(
+        _Draw(
             "efa-degraded", (70, 160),
             {"both": (0.1, 0.7), "retransmits": (0.1, 0.7), "throughput": (0.2, 0.7)}, ramps=0.4,
         ),
     ),
-    "efa_down": (_Lot("efa-down", (60, 150), {"gone": None, "state": None, "still": None}),),
+    "efa_down": (_Draw("efa-down", (60, 150), {"gone": None, "state": None, "still": None}),),
     "latency_regression": (
         # Probes come once a minute: three make a baseline.
-        _Lot("latency-regression", (190, 280), {"": (1.0, 4.0)}, alone=True, onset=(185, 215)),
+        _Draw("latency-regression", (190, 280), {"": (1.0, 4.0)}, alone=True, onset=(185, 215)),
     ),
-    "node_silent": (_Lot("silent-node", (45, 120), {"down": None, "agent": None}),),
-    "device_lost": (_Lot("device-lost", (60, 120), _NONE),),
-    "ecc_uncorrected": (_Lot("ecc", (2, 2), {"mem": None, "sram": None}),),
-    "execution_errors": (_Lot("execution-errors", (20, 100), {"": (0.3, 3.0)}),),
-    "memory_pressure": (_Lot("memory-filling", (90, 160), {"": (0.965, 0.995)}, ramps=1.0),),
-    "idle_allocation": (_Lot("idle-allocation", (200, 280), _NONE, alone=True),),
+    "node_silent": (_Draw("silent-node", (45, 120), {"down": None, "agent": None}),),
+    "device_lost": (_Draw("device-lost", (60, 120), _NONE),),
+    "ecc_uncorrected": (_Draw("ecc", (2, 2), {"mem": None, "sram": None}),),
+    "execution_errors": (_Draw("execution-errors", (20, 100), {"": (0.3, 3.0)}),),
+    "memory_pressure": (_Draw("memory-filling", (90, 160), {"": (0.965, 0.995)}, ramps=1.0),),
+    "idle_allocation": (_Draw("idle-allocation", (200, 280), _NONE, alone=True),),
     "version_skew": (
-        _Lot("version-skew", (0, 0), {"efa": None, "neuron": None, "runtime": None}, alone=True),
+        _Draw("version-skew", (0, 0), {"efa": None, "neuron": None, "runtime": None}, alone=True),
     ),
-    "recompile": (_Lot("recompile", (30, 90), _NONE),),
-    "checkpoint_stall": (_Lot("checkpoint-stall", (120, 200), _NONE),),
+    "recompile": (_Draw("recompile", (30, 90), _NONE),),
+    "checkpoint_stall": (_Draw("checkpoint-stall", (120, 200), _NONE),),
 }  # fmt: skip
 """Kind of incident → the scenarios that have it."""
-_SOMETHING = {kind: lots for kind, lots in LOTS.items() if lots}
+_SOMETHING = {kind: draws for kind, draws in DRAWS.items() if draws}
 
 
 def random_run(seed: int) -> Simulation:
     """The same simulation for the same seed."""
     rng = np.random.default_rng([seed, 25])
-    kind = str(rng.choice(list(LOTS)))
+    kind = str(rng.choice(list(DRAWS)))
     fields = _cluster(rng, kind)
     fields |= _noise(rng, fields["nodes"])
-    within = MORE_MINUTES if any(lot.alone for lot in LOTS[kind]) else MINUTES
+    within = MORE_MINUTES if any(draw.alone for draw in DRAWS[kind]) else MINUTES
     fields["minutes"] = round(float(rng.uniform(*within)), 2)
     fields |= _faults(rng, kind, 60.0 * fields["minutes"], fields.get("warmup", 0.0))
     return Simulation(seed=seed, **fields)
@@ -100,7 +100,7 @@ def _cluster(rng: np.random.Generator, kind: str) -> dict[str, Any]:
     stages = int(rng.choice((1, 2, 4), p=(0.7, 0.2, 0.1)))
     while stages > max(each // 3, 1):
         stages //= 2
-    # All processes of an idle node would be idle alike.
+    # All processes of an idle node would be idle equally.
     runtimes = 1 if kind == "idle_allocation" else int(rng.choice((1, 2, 4), p=(0.75, 0.15, 0.1)))
     # How long is usual must have been seen before a checkpoint can take too long.
     often = (60.0, 100.0) if kind == "checkpoint_stall" else (80.0, 300.0)
@@ -139,44 +139,44 @@ def _noise(rng: np.random.Generator, nodes: int) -> dict[str, Any]:
 
 def _faults(rng: np.random.Generator, kind: str, length: float, warmup: float) -> dict[str, Any]:
     """What goes wrong, when, and how badly."""
-    if not LOTS[kind]:
+    if not DRAWS[kind]:
         return {"scenario": "healthy"}
-    lots = [_lot(rng, kind)]
-    others = [one for one, (*_, lot) in _SOMETHING.items() if one != kind and not lot.alone]
+    draws = [_draw(rng, kind)]
+    others = [name for name, (*_, draw) in _SOMETHING.items() if name != kind and not draw.alone]
     second = str(rng.choice(others))
-    if rng.random() < TWO and not lots[0].alone and length > 480:
-        lots.append(_lot(rng, second))
+    if rng.random() < TWO and not draws[0].alone and length > 480:
+        draws.append(_draw(rng, second))
     to_the_end = rng.random() < TO_THE_END
-    if lots[0].scenario == "version-skew":
+    if draws[0].scenario == "version-skew":
         # It is there from the beginning, and so must be whoever has it.
-        way = str(rng.choice(list(lots[0].depths)))
+        way = str(rng.choice(list(draws[0].depths)))
         return {"scenario": "version-skew", "way": (way,), "late": 0}
-    onset = max(_between(rng, lots[0].onset), round(3.0 * warmup + 20.0, 2))
+    onset = max(_between(rng, draws[0].onset), round(3.0 * warmup + 20.0, 2))
     columns: dict[str, list[Any]] = {name: [] for name in ("onset", "duration", "ramp", "way")}
     depths = []
-    for lot in lots:
-        seconds = _between(rng, lot.seconds)
-        if lot.scenario != "ecc":
+    for draw in draws:
+        seconds = _between(rng, draw.seconds)
+        if draw.scenario != "ecc":
             seconds = min(seconds, max(length - 20.0 - onset, 1.0))
-            if to_the_end and lot is lots[-1] and len(lots) == 1:
+            if to_the_end and draw is draws[-1] and len(draws) == 1:
                 seconds = max(length - onset, 1.0)
             seconds = round(seconds, 2)
-        way = str(rng.choice(list(lot.depths)))
-        depth = lot.depths[way]
-        slow = rng.random() < lot.ramps
+        way = str(rng.choice(list(draw.depths)))
+        depth = draw.depths[way]
+        slow = rng.random() < draw.ramps
         ramp = min(_between(rng, RAMP), round(seconds / 3.0, 2)) if slow else 0.0
         for name, value in (("onset", onset), ("duration", seconds), ("ramp", ramp), ("way", way)):
             columns[name].append(value)
         depths.append(0.0 if depth is None else _between(rng, depth))
         onset = round(onset + seconds + _between(rng, APART), 2)
-    fields: dict[str, Any] = {"scenario": "+".join(lot.scenario for lot in lots)}
+    fields: dict[str, Any] = {"scenario": "+".join(draw.scenario for draw in draws)}
     columns["depth"] = depths
     return fields | {name: tuple(column) for name, column in columns.items() if any(column)}
 
 
-def _lot(rng: np.random.Generator, kind: str) -> _Lot:
-    lots = LOTS[kind]
-    return lots[int(rng.integers(len(lots)))]
+def _draw(rng: np.random.Generator, kind: str) -> _Draw:
+    draws = DRAWS[kind]
+    return draws[int(rng.integers(len(draws)))]
 
 
 def _between(rng: np.random.Generator, bounds: tuple[float, float]) -> float:

@@ -37,7 +37,7 @@ SCRAPES, EACH_VIEW = 1_000_000, 1000
 DAY, RUN, JOB = 24.0, 3600, 300
 """Hours, seconds from one start of the agent to the next, and seconds of a job."""
 LOOKS = 120
-"""How often the memory of a run is looked at."""
+"""How often the memory of a run is sampled."""
 
 
 def run(*, quick: bool) -> list[Figure]:
@@ -63,13 +63,13 @@ def _render(exposition: Exposition, view: View) -> None:
 def _hour(nodes: int, each: int, minutes: int) -> Figure:
     """MiB that the process grows by per hour of data, rendering at each `each`-th tick.
 
-    The median of the slopes between any two looks: the allocator takes a few MiB now and then and
-    gives them back, which a straight line through all looks would take for growth.
+    The median of the slopes between any two samples: the allocator takes a few MiB now and then and
+    gives them back, which a straight line through all samples would take for growth.
     """
     exposition = _exposition()
     simulation = simulator.parse(f"sim:demo?nodes={nodes}&minutes={minutes}")
     views = play(simulator.simulate(simulation, START), Monitor(Settings()))
-    looks: list[tuple[float, float]] = []
+    samples: list[tuple[float, float]] = []
     pages = 0
     for tick, view in enumerate(views):
         if tick % each == 0:
@@ -77,11 +77,11 @@ def _hour(nodes: int, each: int, minutes: int) -> Figure:
             pages += len(Page) * len(Format)
         if tick % (60 * minutes // LOOKS) == 0 and tick >= 20 * minutes:
             gc.collect()
-            looks.append((view.time / 3600, _resident_mib()))
+            samples.append((view.time / 3600, _resident_mib()))
     slopes = [(size - was) / (time - then)
-              for (then, was), (time, size) in itertools.combinations(looks, 2)]  # fmt: skip
+              for (then, was), (time, size) in itertools.combinations(samples, 2)]  # fmt: skip
     what = f"{minutes} minutes of the demo, {nodes} node{'s' * (nodes > 1)}: growth"
-    beside = f"{looks[0][1]:.1f} → {looks[-1][1]:.1f} MiB resident, {pages:,} pages"
+    beside = f"{samples[0][1]:.1f} → {samples[-1][1]:.1f} MiB resident, {pages:,} pages"
     budget = 1.0 if minutes >= 60 else None
     return Figure(what, statistics.median(slopes), "MiB/h", budget, beside)
 
@@ -134,7 +134,7 @@ def _day(hours: float) -> list[Figure]:
     """
     exposition = _exposition()
     dashboard, shown = Monitor(Settings()), ViewHistory()
-    looks: list[tuple[float, float]] = []
+    samples: list[tuple[float, float]] = []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "incidents.jsonl"
         for run, group in itertools.groupby(_jobs(hours), lambda one: int(one.time - START) // RUN):
@@ -154,19 +154,19 @@ def _day(hours: float) -> list[Figure]:
                     _render(exposition, view)
                 if tick % 300 == 0 and run:
                     gc.collect()
-                    looks.append((view.time / 3600, _resident_mib()))
+                    samples.append((view.time / 3600, _resident_mib()))
             log.close()
             dashboard.remove(node)
         left = len(list(Path(folder).iterdir()))
-    if not looks:
+    if not samples:
         return []
-    middle = len(looks) // 2
-    growth = statistics.median(size for _, size in looks[middle:]) - statistics.median(
-        size for _, size in looks[:middle]
+    middle = len(samples) // 2
+    growth = statistics.median(size for _, size in samples[middle:]) - statistics.median(
+        size for _, size in samples[:middle]
     )
     return [
         Figure(f"{hours:g} h, a job each 5 minutes, an agent each hour: growth", growth, "MiB",
-               None, f"{looks[0][1]:.1f} → {looks[-1][1]:.1f} MiB, later half less earlier half"),
+               None, f"{samples[0][1]:.1f} → {samples[-1][1]:.1f} MiB, later half minus earlier"),
         Figure("  files in the state directory", left, "", 1),
     ]  # fmt: skip
 

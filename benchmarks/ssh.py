@@ -1,8 +1,8 @@
 """Nodes over ssh: what runs on one of them, and what 64 cost on this side.
 
-Over there: the real script, each second, on a stand-in for a trn2.48xlarge (some 700 EFA files,
+There: the real script, each second, on a stand-in for a trn2.48xlarge (some 700 EFA files,
 128 tensor engines, and 5,800 other files each 30 s); neuron-monitor and sshd are not counted.
-On this side: real connections to an sshd on loopback, whose nodes answer what that stand-in gave,
+Here: real connections to an sshd on loopback, whose nodes return what that stand-in returned,
 from memory, because 64 nodes' worth of kernel files would be the load of this machine.
 """
 
@@ -31,7 +31,7 @@ from trntop.core.settings import Collect
 
 NODES = 64
 WARM_UP = 30.0
-BEATS = {EFA_SOURCE: 1, TENSOR_ENGINE: 1, HOST: 10, NEURON_SYSFS: 30}
+PERIODS = {EFA_SOURCE: 1, TENSOR_ENGINE: 1, HOST: 10, NEURON_SYSFS: 30}
 """Seconds between reads, as the settings have them."""
 
 _CANNED = """\
@@ -76,7 +76,7 @@ def run(*, quick: bool) -> list[Figure]:
         folder = Path(name)
         sysfs_tree.trn2_48xlarge(folder / "root")
         cpu, answers = asyncio.run(_over_there(folder / "root", seconds))
-        size = sum(len(text) / BEATS[source] for source, text in answers.items())
+        size = sum(len(text) / PERIODS[source] for source, text in answers.items())
         own, memory, ssh, ssh_memory = _on_this_side(folder, answers, seconds)
     what = f"{NODES} nodes over ssh"
     return [
@@ -101,15 +101,15 @@ async def _over_there(root: Path, seconds: float) -> tuple[float, dict[str, str]
     connection = await Connection.open(["sh", "-s"], os.environ, settings)
     try:
         await asyncio.wait_for(connection.ready, 10)
-        answers = {source: (await connection.request(source)).decode() for source in BEATS}
+        answers = {source: (await connection.request(source)).decode() for source in PERIODS}
         pid = connection._transport.get_pid()
         before, began = _with_children(pid), time.monotonic()
-        beat = 0
+        second = 0
         while (passed := time.monotonic() - began) < seconds:
-            due = [source for source, period in BEATS.items() if beat % period == 0]
+            due = [source for source, period in PERIODS.items() if second % period == 0]
             await asyncio.gather(*(connection.request(source) for source in due))
-            beat += 1
-            await asyncio.sleep(max(0.0, beat - (time.monotonic() - began)))
+            second += 1
+            await asyncio.sleep(max(0.0, second - (time.monotonic() - began)))
         used = _with_children(pid) - before
     finally:
         connection.close()
@@ -139,7 +139,7 @@ def _on_this_side(
             time.sleep(WARM_UP)
             children = descendants(trntop.pid) - {trntop.pid}
             page = urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5).read()
-            for source in (NEURON_MONITOR, *BEATS):
+            for source in (NEURON_MONITOR, *PERIODS):
                 up = len(re.findall(rf'trntop_source_up{{.*"{source}".*}} 1\n'.encode(), page))
                 if up < NODES:
                     raise RuntimeError(f"{source} is there on {up} of {NODES} nodes only")

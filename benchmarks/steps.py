@@ -117,7 +117,7 @@ def run(*, quick: bool) -> list[Figure]:
     spawn = multiprocessing.get_context("spawn")
     with (
         tempfile.TemporaryDirectory() as folder,
-        # Not beside the agent's thread, with which it would share the interpreter.
+        # Not next to the agent's thread, with which it would share the interpreter.
         ProcessPoolExecutor(1, spawn) as loop,
     ):
         path = Path(folder) / "steps.sock"
@@ -127,27 +127,27 @@ def run(*, quick: bool) -> list[Figure]:
             return loop.submit(overhead, target, sections, repeats, kind).result()
 
         with Agent(path):
-            one, eight = cost(live, 1), cost(live, 8)
+            single, eight = cost(live, 1), cost(live, 8)
             named = cost(live, 1, "all_reduce")
         cores = min(RANKS, os.cpu_count() or 1)
         with Agent(path):
             own = ranks(live, steps, cores)
         with Agent(path) as agent:
-            heard = ranks(live, steps)
+            received = ranks(live, steps)
         beside = f"{agent.records} of {RANKS * steps} records arrived"
         if cores < RANKS:
             beside += f"; on {cores} cores each finds cold caches"
         work = 1e6 * agent.cpu_seconds / agent.records
         file = f"file:{folder}/steps.jsonl"
         return [
-            Figure("a step, 1 + 1 sections, agent listening", one, "µs", BUDGET),
+            Figure("a step, 1 + 1 sections, agent listening", single, "µs", BUDGET),
             Figure("the same, the collective with its kind and bytes", named, "µs", BUDGET),
             Figure("the same with 8 + 8 sections", eight, "µs"),
             Figure("a step, 1 + 1 sections, nobody listening", cost(live, 1), "µs", BUDGET),
             Figure("a step, 1 + 1 sections, switched off", cost("off", 1), "µs", 2.0),
             Figure("a step, 1 + 1 sections, into a file", cost(file, 1), "µs", BUDGET),
             Figure(f"a step of {cores} working processes, a core each", own, "µs", BUDGET),
-            Figure(f"a step of {RANKS} working processes", heard, "µs", None, beside),
+            Figure(f"a step of {RANKS} working processes", received, "µs", None, beside),
             Figure("the same, nobody listening", ranks(live, steps), "µs"),
             Figure("the same, switched off", ranks("off", steps), "µs"),
             Figure("the agent's work for a record", work, "µs"),

@@ -1,8 +1,8 @@
 """A thousand agents that stream into one dashboard, and what the dashboard costs.
 
 A server process listens on as many loopback addresses, each of which answers as an agent does: with
-the agent's own application. What it tells is one simulated trn2.48xlarge of 64 logical cores, whose
-views are made beforehand and told as if they came now; groups of agents tick at different moments,
+the agent's own application. It sends one simulated trn2.48xlarge of 64 logical cores, whose
+views are made beforehand and sent as if they came now; groups of agents tick at different times,
 as a cluster's do. The dashboard is the real one, in a terminal, with collection, history and
 analysis. Then some of the agents hang, some vanish, some answer garbage.
 """
@@ -51,9 +51,9 @@ GROUPS = 20
 PARTS = (0.3, 0.1, 0.1)
 """Parts of the nodes that go wrong later: they hang, vanish, or answer garbage."""
 VIEWS = 30
-"""That are told in turn."""
+"""That are sent in turn."""
 SETTLE = 40.0
-"""Seconds until the dashboard has heard all, and what is said once has been said."""
+"""Seconds until the dashboard has data of all, and what is reported once has been reported."""
 KEYS = 200
 CURSOR = "▸".encode()
 
@@ -103,7 +103,7 @@ def _phases(
     server.send_signal(signal.SIGUSR1)
     terminal.drain(SETTLE)
     bad = _phase(terminal, notes, seconds, "the same, half of them ill")
-    for reason, count in sorted(_last(notes)["reasons"].items(), key=lambda one: -one[1]):
+    for reason, count in sorted(_last(notes)["reasons"].items(), key=lambda item: -item[1]):
         print(f"  {count:4} × {reason}")
     return good + bad
 
@@ -118,14 +118,14 @@ def _phase(terminal: Terminal, notes: Path, seconds: float, label: str) -> list[
         times.append(1000 * terminal.answer("jk"[number % 2].encode(), CURSOR))
     terminal.drain(max(0.0, seconds - (time.perf_counter() - started)))
     share = 100 * (terminal.cpu_seconds() - cpu) / (time.perf_counter() - started)
-    told = [json.loads(line) for line in notes.read_bytes().splitlines()[count:]]
-    oldest = max(one["oldest"] for one in told)
-    fresh = Counter(one["fresh"] for one in told).most_common(1)[0][0]
+    reports = [json.loads(line) for line in notes.read_bytes().splitlines()[count:]]
+    oldest = max(report["oldest"] for report in reports)
+    fresh = Counter(report["fresh"] for report in reports).most_common(1)[0][0]
     times.sort()
     return [
         Figure(f"{label}: CPU", share, "%", CPU, f"{fresh:,} fresh"),
         Figure("  resident memory", rss_mib(terminal.process.pid), "MiB", MEMORY),
-        Figure("  oldest frame", oldest, "s", AGE, f"of {len(told):,} ticks"),
+        Figure("  oldest frame", oldest, "s", AGE, f"of {len(reports):,} ticks"),
         Figure(
             "  a key that moves the cursor to paint, p95", times[int(0.95 * len(times))], "ms", KEY,
             f"median {times[len(times) // 2]:.1f}, longest {times[-1]:.0f} of {len(times)}",
@@ -134,8 +134,8 @@ def _phase(terminal: Terminal, notes: Path, seconds: float, label: str) -> list[
 
 
 def _last(notes: Path) -> dict[str, dict[str, int]]:
-    told: dict[str, dict[str, int]] = json.loads(notes.read_bytes().splitlines()[-1])
-    return told
+    reports: dict[str, dict[str, int]] = json.loads(notes.read_bytes().splitlines()[-1])
+    return reports
 
 
 def _hosts(nodes: int) -> str:
@@ -181,12 +181,12 @@ def _noted(view: View) -> dict[str, object]:
         for source in node.frame.sources
         if source.name == AGENT
     ]
-    up = [one for one in agents if one.state in (State.FRESH, State.LATE)]
-    ages = [view.time - one.time for one in up if one.time is not None]
-    reasons = Counter(one.reason for one in agents if one.state is State.DOWN)
+    up = [agent for agent in agents if agent.state in (State.FRESH, State.LATE)]
+    ages = [view.time - agent.time for agent in up if agent.time is not None]
+    reasons = Counter(agent.reason for agent in agents if agent.state is State.DOWN)
     return {
         "oldest": max(ages, default=0.0),
-        "fresh": sum(one.state is State.FRESH for one in up),
+        "fresh": sum(agent.state is State.FRESH for agent in up),
         "reasons": reasons,
         "lag": view.lag,
     }
@@ -236,16 +236,16 @@ class Agents:
 def _moved(node: NodeView, by: float) -> NodeView:
     frame = node.frame
     sources = tuple(
-        one if one.time is None else dataclasses.replace(one, time=one.time + by)
-        for one in frame.sources
+        source if source.time is None else dataclasses.replace(source, time=source.time + by)
+        for source in frame.sources
     )
     return NodeView(
         node.inventory, dataclasses.replace(frame, time=frame.time + by, sources=sources)
     )
 
 
-class Ill(asyncio.Protocol):
-    """Answers each request with the same bytes, if any, and then says nothing more."""
+class Faulty(asyncio.Protocol):
+    """Answers each request with the same bytes, if any, and then sends nothing more."""
 
     def __init__(self, answer: bytes) -> None:
         self._answer = answer
@@ -264,7 +264,7 @@ def _answer(kind: str, chunk: bytes) -> bytes:
 
 
 def _answers() -> tuple[list[bytes], list[bytes]]:
-    """What those say that hang: nothing, or half a message; and what those say that babble."""
+    """What hanging agents send: nothing, or half a message; and what babbling ones send."""
     half = _answer(wire.CONTENT_TYPE, wire.framed(bytes(50_000))[:9000])
     babble = [
         _answer(wire.CONTENT_TYPE, wire.framed(random.randbytes(9000))),
@@ -286,9 +286,9 @@ async def serve(port: int, nodes: int, parts: Sequence[float] = PARTS) -> None:
     chance = random.Random(1)
     order = list(range(nodes))
     chance.shuffle(order)
-    ill, well = order[: len(roles)], order[len(roles) :]
+    faulty, healthy = order[: len(roles)], order[len(roles) :]
     groups = []
-    for many in (ill, well):
+    for many in (faulty, healthy):
         for number in range(GROUPS):
             sockets = [socket.create_server((_address(n), port)) for n in many[number::GROUPS]]
             groups.append(Agents(views, sockets, chance.random()))
@@ -301,9 +301,9 @@ async def serve(port: int, nodes: int, parts: Sequence[float] = PARTS) -> None:
     for group in groups[:GROUPS]:
         group.stop()
     await asyncio.gather(*running[:GROUPS])
-    for index, role in zip(ill, roles, strict=True):
+    for index, role in zip(faulty, roles, strict=True):
         if role is not None:
-            await loop.create_server(partial(Ill, role), _address(index), port)
+            await loop.create_server(partial(Faulty, role), _address(index), port)
     await asyncio.Event().wait()
 
 

@@ -48,21 +48,21 @@ class Terminal:
         except OSError:  # the other end is closed
             return b""
         self.output += len(chunk)
-        # As terminals do: the dashboard asks how far it has come.
+        # As terminals do: the dashboard queries its progress.
         os.write(self._master, ANSWER * chunk.count(QUESTION))
         return chunk
 
     def until(self, text: bytes, seconds: float = 20.0) -> float:
         """Seconds from the start until `text` has been written."""
-        seen = b""
+        output = b""
         deadline = time.perf_counter() + seconds
         while time.perf_counter() < deadline:
-            seen = seen[-200_000:] + self.read(0.05)
-            if text in seen:
+            output = output[-200_000:] + self.read(0.05)
+            if text in output:
                 return time.perf_counter() - self.started
             if self.process.poll() is not None:
                 break
-        raise RuntimeError(f"{text!r} was never written; the end: {seen[-500:]!r}")
+        raise RuntimeError(f"{text!r} was never written; the end: {output[-500:]!r}")
 
     def until_shown(self, *texts: str, seconds: float = 20.0) -> float:
         """Seconds from the start until all `texts` are in one line of the screen."""
@@ -78,12 +78,12 @@ class Terminal:
         """Seconds from pressing `keys` until `text` has been written."""
         os.write(self._master, keys)
         pressed = time.perf_counter()
-        seen = b""
+        output = b""
         while time.perf_counter() < pressed + seconds:
-            seen = seen[-len(text) :] + self.read(0.05)
-            if text in seen:
+            output = output[-len(text) :] + self.read(0.05)
+            if text in output:
                 return time.perf_counter() - pressed
-        raise RuntimeError(f"{keys!r} never led to {text!r}; the end: {seen[-500:]!r}")
+        raise RuntimeError(f"{keys!r} never led to {text!r}; the end: {output[-500:]!r}")
 
     def drain(self, seconds: float) -> None:
         """Lets the program run for a while, reading all it writes."""

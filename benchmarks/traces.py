@@ -1,7 +1,7 @@
-"""Importing a trace of torch.profiler, beside HolisticTraceAnalysis where that is installed.
+"""Importing a trace of torch.profiler, compared with HolisticTraceAnalysis where that is installed.
 
 Both read the file and compute the overlap of communication with compute. One trace is the public
-capture of one rank, where it is beside the checkout; the other is made up, and larger.
+capture of one rank, if it is next to the checkout; the other is made up, and larger.
 """
 
 import json

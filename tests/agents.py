@@ -1,4 +1,4 @@
-"""Agents on loopback, real ones that tick when a test says so, and things that are none."""
+"""Agents on loopback, real ones that tick on request, and servers that are none."""
 
 import asyncio
 import contextlib
@@ -78,10 +78,10 @@ async def agent(
     log: IncidentLog | None = None,
 ) -> AsyncIterator[FakeAgent]:
     """A real agent on loopback."""
-    one = FakeAgent(view, aggregator=aggregator, log=log)
-    async with served(one.app, access, one.streams.stop) as port:
-        one.port = port
-        yield one
+    fake = FakeAgent(view, aggregator=aggregator, log=log)
+    async with served(fake.app, access, fake.streams.stop) as port:
+        fake.port = port
+        yield fake
 
 
 class _Answering(asyncio.Protocol):
@@ -132,7 +132,7 @@ async def writing(head: bytes, pieces: Iterable[bytes], pause: float = 0.0) -> A
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     finally:
         server.close()
-        await asyncio.gather(*(one.wait() for one in finished))
+        await asyncio.gather(*(event.wait() for event in finished))
 
 
 def chunked(kind: str, body: bytes) -> bytes:
@@ -141,7 +141,7 @@ def chunked(kind: str, body: bytes) -> bytes:
 
 
 async def until(condition: Callable[[], object], seconds: float = 8.0) -> None:
-    """Waits for what nobody announces."""
+    """Polls a condition until it holds."""
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.01)

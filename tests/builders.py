@@ -61,7 +61,7 @@ LNC = 2
 """Physical cores behind a logical one."""
 NEFF = Neff("train_step.neff", "5f2c", running=True)
 PERIODS = {NEURON_SYSFS: 10.0, HOST: 10.0, KERNEL_LOG: 10.0, NEURON_LS: 60.0, PROFILES: 60.0}
-"""Seconds; the other sources speak each second."""
+"""Seconds; the other sources report each second."""
 
 FACTS = {
     "instance_type": "trn2.48xlarge",
@@ -106,14 +106,14 @@ def make_node(
         index: sets the node's numbers, and its name unless `name` is given.
         devices: its chips.
         cores_per_device: logical cores of a chip.
-        efa: its EFA cards.
+        efa: its EFA devices.
         name: its name.
         jobs: the jobs that report from it.
         runtimes: its Neuron processes.
         simulated: whether its values are made up.
         state: the state of all its sources.
         states: the state of single sources, over `state`.
-        reason: what sources in another state than FRESH say.
+        reason: the reason of sources in another state than FRESH.
         time: of the frame.
         facts: over `FACTS`.
         columns: values instead of the usual ones; None takes a column away. What is computed
@@ -123,7 +123,7 @@ def make_node(
     name = name or node_name(index)
     total = devices * cores_per_device
     of = dict.fromkeys(LOCAL_SOURCES, state) | dict(states or {})
-    held = {source for source, one in of.items() if one in HELD}
+    held = {source for source, state in of.items() if state in HELD}
     pids = tuple(4711 + number for number in range(runtimes))
     inventory = Inventory(
         node=name,
@@ -134,7 +134,7 @@ def make_node(
             Entity.DEVICE: tuple(range(devices)),
             Entity.CORE: tuple(range(total)),
             Entity.PHYSICAL_CORE: tuple(range(LNC * total)),
-            Entity.EFA: tuple(efa_name(card) for card in range(efa)),
+            Entity.EFA: tuple(efa_name(device) for device in range(efa)),
             Entity.RUNTIME: pids,
             Entity.JOB: tuple(jobs),
         },
@@ -145,13 +145,13 @@ def make_node(
         core_device=np.repeat(np.arange(devices), cores_per_device),
         physical_device=np.repeat(np.arange(devices), LNC * cores_per_device),
         efa_links={
-            efa_name(card): {
-                "pci": f"0000:{16 * (card + 1):02x}:1b.0",
-                "numa_node": str(card * 2 // max(efa, 1)),
+            efa_name(device): {
+                "pci": f"0000:{16 * (device + 1):02x}:1b.0",
+                "numa_node": str(device * 2 // max(efa, 1)),
                 "driver": "2.17.3g",
                 "state": "4: ACTIVE",
             }
-            for card in range(efa)
+            for device in range(efa)
         },
         device_links=_device_links(devices) if NEURON_LS in held else {},
         processes=tuple(
@@ -193,13 +193,13 @@ def make_node(
     sources = tuple(
         SourceState(
             source,
-            one,
-            reason if one is not State.FRESH else "",
-            None if one is State.STARTING else time - (0.5 if one is State.FRESH else 14.0),
+            state,
+            reason if state is not State.FRESH else "",
+            None if state is State.STARTING else time - (0.5 if state is State.FRESH else 14.0),
             PERIODS.get(source, 1.0),
             {"readings": 60 + index, "restarts": 0},
         )
-        for source, one in of.items()
+        for source, state in of.items()
     )
     why = hbm.why_unknown(values, inventory, {})
     frame = Frame(
@@ -296,15 +296,15 @@ def view_of(
     ended: bool = False,
 ) -> View:
     """A view of the given nodes."""
-    cluster = Cluster(time, {node.name: node for node in sorted(nodes, key=lambda one: one.name)})
+    cluster = Cluster(time, {node.name: node for node in sorted(nodes, key=lambda node: node.name)})
     return View(generation, time, cluster, tuple(incidents), ended)
 
 
 def with_state(node: NodeView, source: str, state: State, reason: str = "") -> NodeView:
     """The same node with one source in another state; its columns stay."""
     sources = tuple(
-        dataclasses.replace(one, state=state, reason=reason) if one.name == source else one
-        for one in node.frame.sources
+        dataclasses.replace(known, state=state, reason=reason) if known.name == source else known
+        for known in node.frame.sources
     )
     return dataclasses.replace(node, frame=dataclasses.replace(node.frame, sources=sources))
 
@@ -325,7 +325,7 @@ def make_incident(
         id=f"{kind}:{node}:{component}:{opened_at:.0f}",
         kind=kind,
         severity=severity,
-        summary=summary or "EFA card rdmap32s27 on trn-001 retransmits 2.1 % (siblings 0.0 %)",
+        summary=summary or "rdmap32s27 on trn-001: 2.1 % retransmits (peers 0.0 %)",
         opened_at=opened_at,
         closed_at=closed_at,
         job=job,
@@ -349,8 +349,8 @@ def _neuron_columns(index: int, devices: int, cores: int, runtimes: int) -> dict
     }
     # A part in fifteen of what a core uses: half of its share of the HBM, or somewhat more.
     share = 96 * GIB * devices / max(cores, 1) * (0.5 + (core + index) % 10 / 50) // 15
-    for place, category in enumerate(MEMORY_CATEGORIES):
-        columns[f"neuroncore_memory_{category}_bytes"] = share * (place + 1)
+    for position, category in enumerate(MEMORY_CATEGORIES):
+        columns[f"neuroncore_memory_{category}_bytes"] = share * (position + 1)
     columns["neuroncore_memory_used_bytes"] = share * 15
     for event in ECC_EVENTS:
         columns[f"device_{event}_events"] = np.zeros(devices)
@@ -378,9 +378,9 @@ def _neuron_columns(index: int, devices: int, cores: int, runtimes: int) -> dict
         columns["runtime_executions_completed_per_second"] = process * 200
         columns["runtime_loaded_models"] = process
         for scope in ("total", "device"):
-            for place, percentile in enumerate(LATENCY_PERCENTILES):
+            for position, percentile in enumerate(LATENCY_PERCENTILES):
                 columns[f"runtime_{scope}_latency_{percentile}_seconds"] = process * (
-                    0.004 + 0.0005 * place
+                    0.004 + 0.0005 * position
                 )
     return columns
 
@@ -423,60 +423,60 @@ def _host_columns(index: int) -> dict[str, Column]:
         "node_compilers": 0.0,
         "node_compile_cache_modules": 12.0,
     }
-    for place, name in enumerate(("network_rx", "network_tx", "disk_read", "disk_written",
+    for position, name in enumerate(("network_rx", "network_tx", "disk_read", "disk_written",
                                   "lustre_read", "lustre_written",
                                   "nfs_read", "nfs_written")):  # fmt: skip
-        node[f"node_{name}_bytes_total"] = 1e12 * (place + 1) + index
-        node[f"node_{name}_bytes_per_second"] = 1e7 * (place + 1)
+        node[f"node_{name}_bytes_total"] = 1e12 * (position + 1) + index
+        node[f"node_{name}_bytes_per_second"] = 1e7 * (position + 1)
     return {name: np.array([value]) for name, value in node.items()}
 
 
 def _log_columns(jobs: int) -> dict[str, Column]:
-    one: Column = np.ones(jobs)
+    ones: Column = np.ones(jobs)
     return {
-        "job_grad_norm": one * 0.75,
-        "job_tokens_per_second_per_device": one * 3_800,
-        "job_samples_per_second": one * 237,
-        "job_logged_step_seconds": one * 4.25,
-        "job_logged_step_total": one * 1204,
-        "job_logged_steps_per_second": one * 0.25,
+        "job_grad_norm": ones * 0.75,
+        "job_tokens_per_second_per_device": ones * 3_800,
+        "job_samples_per_second": ones * 237,
+        "job_logged_step_seconds": ones * 4.25,
+        "job_logged_step_total": ones * 1204,
+        "job_logged_steps_per_second": ones * 0.25,
     }
 
 
-def _efa_columns(index: int, cards: int) -> dict[str, Column]:
-    card = np.arange(cards, dtype=np.float64)
+def _efa_columns(index: int, devices: int) -> dict[str, Column]:
+    device = np.arange(devices, dtype=np.float64)
     columns: dict[str, Column] = {}
-    for place, counter in enumerate(EFA_PORT_COUNTERS | EFA_DEVICE_COUNTERS):
+    for position, counter in enumerate(EFA_PORT_COUNTERS | EFA_DEVICE_COUNTERS):
         quiet = counter.endswith("_err") or counter == "no_completion_cmds"
         columns[f"efa_{counter}_total"] = (
-            np.zeros(cards) if quiet else 1e6 * (place + 1) + card + 100.0 * index
+            np.zeros(devices) if quiet else 1e6 * (position + 1) + device + 100.0 * index
         )
-    columns["efa_stated_link_bytes_per_second"] = np.full(cards, 25e9)
-    columns["node_efa_cards"] = np.array([float(cards)])
-    columns["efa_tx_bytes_per_second"] = 20e9 + 1e8 * card
-    columns["efa_rx_bytes_per_second"] = 19e9 + 1e8 * card
-    columns["efa_tx_pkts_per_second"] = np.full(cards, 2.5e6)
-    columns["efa_rx_drops_per_second"] = np.zeros(cards)
-    columns["efa_retrans_pkts_per_second"] = 250.0 * (card + 1)
+    columns["efa_stated_link_bytes_per_second"] = np.full(devices, 25e9)
+    columns["node_efa_cards"] = np.array([float(devices)])
+    columns["efa_tx_bytes_per_second"] = 20e9 + 1e8 * device
+    columns["efa_rx_bytes_per_second"] = 19e9 + 1e8 * device
+    columns["efa_tx_pkts_per_second"] = np.full(devices, 2.5e6)
+    columns["efa_rx_drops_per_second"] = np.zeros(devices)
+    columns["efa_retrans_pkts_per_second"] = 250.0 * (device + 1)
     for counter in (
         "retrans_timeout_events",
         "unresponsive_remote_events",
         "impaired_remote_conn_events",
     ):
-        columns[f"efa_{counter}_per_second"] = np.zeros(cards)
+        columns[f"efa_{counter}_per_second"] = np.zeros(devices)
     return columns
 
 
 def _job_columns(index: int, jobs: int) -> dict[str, Column]:
-    one: Column = np.ones(jobs)
+    ones: Column = np.ones(jobs)
     return {
-        "job_step": one * 1204,
-        "job_ranks": one * 64,
-        "job_step_seconds": one * (4.25 + 0.125 * index),
-        "job_compute_seconds": one * 3.25,
-        "job_comm_seconds": one * 1.25,
-        "job_exposed_comm_seconds": one * 0.75,
-        "job_tokens_per_second": one * 971_000,
-        "job_loss": one * 2.5,
-        "job_mfu_ratio": one * 0.38,
+        "job_step": ones * 1204,
+        "job_ranks": ones * 64,
+        "job_step_seconds": ones * (4.25 + 0.125 * index),
+        "job_compute_seconds": ones * 3.25,
+        "job_comm_seconds": ones * 1.25,
+        "job_exposed_comm_seconds": ones * 0.75,
+        "job_tokens_per_second": ones * 971_000,
+        "job_loss": ones * 2.5,
+        "job_mfu_ratio": ones * 0.38,
     }

@@ -1,4 +1,4 @@
-"""Real inputs of others, which are not copied into the project: beside the checkout, or absent."""
+"""Real inputs of others, which are not copied into the project: next to the checkout, or absent."""
 
 from pathlib import Path
 

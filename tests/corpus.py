@@ -1,4 +1,4 @@
-"""The simulator's scenarios, each played once for all tests that look at what comes of it.
+"""The simulator's scenarios, each played once for all tests that check its result.
 
 Modules that use `played` are of the `xdist_group` "corpus": one process plays all of them.
 """

@@ -34,24 +34,24 @@ def tap(name: str) -> int:
 
 def main() -> None:
     """Forwards until standard input ends."""
-    near, far = tap(sys.argv[1]), tap(sys.argv[2])
-    chances = {near: random.Random(f"{sys.argv[3]} out"), far: random.Random(f"{sys.argv[3]} in")}
-    other = {near: far, far: near}
-    ways = {near: {"delay": 0.0, "loss": 0.0}, far: {"delay": 0.0, "loss": 0.0}}
+    near, peer = tap(sys.argv[1]), tap(sys.argv[2])
+    chances = {near: random.Random(f"{sys.argv[3]} out"), peer: random.Random(f"{sys.argv[3]} in")}
+    other = {near: peer, peer: near}
+    ways = {near: {"delay": 0.0, "loss": 0.0}, peer: {"delay": 0.0, "loss": 0.0}}
     held: list[tuple[float, int, int, bytes]] = []
     order = count()
     print("ok", flush=True)
     while True:
         # select, not epoll: a wait for epoll is rounded up to a millisecond.
         wait = max(0.0, held[0][0] - time.monotonic()) if held else None
-        ready, _, _ = select.select([near, far, 0], [], [], wait)
+        ready, _, _ = select.select([near, peer, 0], [], [], wait)
         now = time.monotonic()
         for descriptor in ready:
             if descriptor == 0:
                 line = sys.stdin.readline()
                 if not line:
                     return
-                ways[near], ways[far] = json.loads(line)
+                ways[near], ways[peer] = json.loads(line)
                 print("ok", flush=True)
                 continue
             try:

@@ -1,6 +1,6 @@
 """Writes the generated files of `fixtures/`: `python -m tests.make_fixtures`.
 
-All of them are made up. What stands in `fixtures/README.md` besides is kept as it is.
+All of them are made up. The rest of `fixtures/README.md` is kept as it is.
 """
 
 import json
@@ -54,7 +54,7 @@ def neuron_ls() -> list[Any]:
 
 
 def neuron_ls_object() -> dict[str, Any]:
-    """A guess at `neuron-ls --output-format json`: what is said of each device said once."""
+    """A guess at `neuron-ls --output-format json`: what holds for each device once."""
     devices = neuron_ls()
     instance = {key: devices[0][key] for key in ("instance_type", "instance_id")}
     devices = [{key: each[key] for key in each if key not in instance} for each in devices]

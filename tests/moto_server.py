@@ -99,4 +99,4 @@ def launch(count: int, tags: dict[str, str], kind: str = "trn2.48xlarge") -> lis
             }
         ],
     )
-    return [one["InstanceId"] for one in started["Instances"]]
+    return [instance["InstanceId"] for instance in started["Instances"]]

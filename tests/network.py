@@ -1,11 +1,11 @@
 """A network of its own on one machine: hosts in network namespaces, joined by a bridge.
 
 Each host has a name, an address in 10.42.0.0/24, a loopback device and an `/etc/hosts` in which
-the others stand; its processes see nothing of the machine's own interfaces, nor does anything
+the others are; its processes see nothing of the machine's own interfaces, nor does anything
 here touch those. The path between a host and the bridge can be made slow, lossy or dead.
 
 A namespace is held by a process of ours and goes with it, also when the tests are killed: each
-process here is told by the kernel of its parent's death.
+process here gets a signal of the kernel at its parent's death.
 """
 
 import contextlib
@@ -102,7 +102,7 @@ class Host:
     def start(
         self, *command: str, output: Path, env: Mapping[str, str] | None = None
     ) -> subprocess.Popen[bytes]:
-        """Starts a command on the host, what it says going to a file; it ends with the host."""
+        """Starts a command on the host with its output in a file; it ends with the host."""
         with output.open("ab") as file:
             process = subprocess.Popen(
                 self.command(*command), stdin=subprocess.DEVNULL, stdout=file, stderr=file,
@@ -221,10 +221,10 @@ class Network:
         self._bends[name].set(delay, loss)
 
     def cut(self, name: str) -> None:
-        """From now on no frame gets through to a host or from it, and nobody is told."""
+        """From now on no frame gets through to a host or from it, without a notice."""
         self.spoil(name, loss=1.0)
 
-    def mend(self, name: str) -> None:
+    def restore(self, name: str) -> None:
         """The path is as good as it was made, but for the forwarder in it."""
         self.spoil(name)
 
@@ -232,9 +232,9 @@ class Network:
         """Ends all hosts, what runs on them, and the network."""
         self._open.close()
 
-    def _opened(self, one: Opened) -> Opened:
-        self._open.callback(one.close)
-        return one
+    def _opened(self, opened: Opened) -> Opened:
+        self._open.callback(opened.close)
+        return opened
 
     def _plug(self, number: int, host: Host) -> None:
         self._ip(

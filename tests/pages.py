@@ -59,4 +59,6 @@ def names(body: bytes) -> set[str]:
 
 def named(body: bytes, name: str) -> list[tuple[Mapping[str, str], float]]:
     """Labels and value of each series of one name."""
-    return [(dict(pairs), value) for (one, pairs), value in samples(body).items() if one == name]
+    return [
+        (dict(pairs), value) for (sample, pairs), value in samples(body).items() if sample == name
+    ]

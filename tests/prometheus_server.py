@@ -47,8 +47,8 @@ class Scrape:
         """As Prometheus' configuration file has it."""
         config: dict[str, Any] = {"job_name": self.job, "metrics_path": self.path}
         if self.targets:
-            one = {"targets": list(self.targets), "labels": dict(self.labels)}
-            config["static_configs"] = [one]
+            group = {"targets": list(self.targets), "labels": dict(self.labels)}
+            config["static_configs"] = [group]
         return {**config, **self.options}
 
 
@@ -81,8 +81,8 @@ class PrometheusServer:
             time_, value = data["result"]
             return [Sample({}, float(time_), float(value))]
         return [
-            Sample(one["metric"], float(one["value"][0]), float(one["value"][1]))
-            for one in data["result"]
+            Sample(series["metric"], float(series["value"][0]), float(series["value"][1]))
+            for series in data["result"]
         ]
 
     def samples(
@@ -91,8 +91,8 @@ class PrometheusServer:
         """The stored samples of each series of a selector, oldest first; none later than `at`."""
         data = self._get("query", query=f"{selector}[{window}]", **_moment(at))
         return [
-            [Sample(one["metric"], float(at), float(value)) for at, value in one["values"]]
-            for one in data["result"]
+            [Sample(series["metric"], float(at), float(value)) for at, value in series["values"]]
+            for series in data["result"]
         ]
 
     def alerts(self) -> list[dict[str, Any]]:
@@ -168,7 +168,7 @@ def prometheus(
 ) -> Iterator[PrometheusServer]:
     """A Prometheus of its own, until the end of the block.
 
-    Its first scrape comes after 5 s, whatever the interval: that is how often it looks for new
+    Its first scrape comes after 5 s, whatever the interval: that is how often it searches new
     targets.
 
     Args:
@@ -197,7 +197,7 @@ def prometheus(
 
 
 def _moment(at: float | None) -> dict[str, str]:
-    """The parameter of a query that says for when."""
+    """The parameter of a query with its time."""
     return {} if at is None else {"time": f"{at:.3f}"}
 
 

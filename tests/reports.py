@@ -119,12 +119,12 @@ def monitor_reading(payload: Any, time: float, node: str = "n") -> Reading:
     return Reading(node, "neuron-monitor", time, encode(payload))
 
 
-def efa_payload(rate_gbps: float = 100, **cards: dict[str, float]) -> dict[str, Any]:
+def efa_payload(rate_gbps: float = 100, **devices: dict[str, float]) -> dict[str, Any]:
     return {
         "driver": "2.17.3g",
         "devices": {
             name: {"pci": "0000:10:1b.0", "numa_node": 0, "rate_gbps": rate_gbps, "port": port}
-            for name, port in cards.items()
+            for name, port in devices.items()
         },
     }
 
@@ -158,7 +158,7 @@ def step_reading(
 def stage_reading(
     time: float, stage: str, *, node: str = "n", job: str = "job", rank: int = 0
 ) -> Reading:
-    """What a training process says of what it begins to do."""
+    """What a training process announces."""
     note = {"job": job, "rank": rank, "stage": stage, "since": time}
     return Reading(node, "steps", time, encode(note))
 

@@ -46,7 +46,7 @@ async def served(
 async def serving(
     app: ASGIApp, access: Access | None = None, trust: ssl.SSLContext | None = None
 ) -> AsyncIterator[tuple[httpx.AsyncClient, int]]:
-    """A client of the application, and the port; over TLS where `trust` says whom to believe."""
+    """A client of the application, and the port; over TLS with `trust` as the certificate."""
     async with served(app, access) as port:
         scheme = "http" if trust is None else "https"
         async with httpx.AsyncClient(

@@ -93,7 +93,7 @@ class Sshd:
         return descendants(self._process.pid) - self._own
 
     def running(self, word: str) -> set[int]:
-        """Those of them in whose command lines `word` stands."""
+        """Those of them whose command lines contain `word`."""
         found = set()
         for pid in self.sessions():
             with contextlib.suppress(OSError):
@@ -160,7 +160,7 @@ def sshd(folder: Path, *options: str) -> Iterator[Sshd]:
 
 
 def make_key(path: Path) -> None:
-    """A new key without passphrase, and `.pub` beside it."""
+    """A new key without passphrase, and `.pub` next to it."""
     subprocess.run(
         ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "trntop test", "-f", str(path)],
         check=True,
@@ -177,7 +177,7 @@ def descendants(pid: int) -> set[int]:
                 fields = (entry / "stat").read_text().rpartition(")")[2].split()
                 parents[int(entry.name)] = int(fields[1])
     found = {pid}
-    while more := {one for one, parent in parents.items() if parent in found} - found:
+    while more := {child for child, parent in parents.items() if parent in found} - found:
         found |= more
     return found
 

@@ -34,9 +34,9 @@ class Exporter:
         )  # fmt: skip
         assert self._process.stderr is not None
         line = self._process.stderr.readline()
-        told = re.search(r"http://(\S+)/metrics", line)
-        assert told is not None, line
-        self.listen = told[1]
+        match = re.search(r"http://(\S+)/metrics", line)
+        assert match is not None, line
+        self.listen = match[1]
         self.port = self.listen.rpartition(":")[2]
 
     def get(self, path: str) -> httpx.Response:
@@ -70,8 +70,8 @@ def exporters() -> Iterator[Callable[..., Exporter]]:
     try:
         yield start
     finally:
-        for one in made:
-            one.kill()
+        for process in made:
+            process.kill()
 
 
 def until(condition: Callable[[], Any]) -> Any:
@@ -83,7 +83,7 @@ def until(condition: Callable[[], Any]) -> Any:
 
 
 def doctor(agent: Exporter) -> str:
-    """What it says of aggregators on a machine with this agent."""
+    """What it reports on aggregators on a machine with this agent."""
     done = subprocess.run(
         (*TRNTOP, "doctor", "--set", f"export.listen={agent.listen}"),
         cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=30, check=False,
@@ -126,8 +126,8 @@ def test_an_aggregator_outlives_its_end(tmp_path: Path) -> None:
         text = run("incidents", again.listen)
         assert "aggregator of 2 nodes" in text
         assert "node_silent" in text
-        (told,) = json.loads(run("incidents", again.listen, "--json"))["incidents"]
-        assert told["id"] == found["id"]
+        (incident,) = json.loads(run("incidents", again.listen, "--json"))["incidents"]
+        assert incident["id"] == found["id"]
         (shown,) = json.loads(run("snapshot", "--json", again.listen))["incidents"]
         assert (shown["id"], shown["opened_at"]) == (found["id"], found["opened_at"])
 
@@ -156,21 +156,23 @@ def test_the_alert_on_a_straggler_fires_once_and_without_a_dashboard(tmp_path: P
             # The values of the nodes are the agents', once each.
             server.until("count(trn_instance_info) == 4 and min(up) == 1")
             server.until('ALERTS{alertname="TrntopStraggler",alertstate="firing"}')
-            (alert,) = [one for one in server.alerts() if one["labels"].get("kind") == "straggler"]
-            (told,) = aggregator.day["incidents"]
-            assert alert["labels"]["node"] == told["node"]
-            assert alert["labels"]["severity"] == told["severity"]
+            (alert,) = [
+                alert for alert in server.alerts() if alert["labels"].get("kind") == "straggler"
+            ]
+            (incident,) = aggregator.day["incidents"]
+            assert alert["labels"]["node"] == incident["node"]
+            assert alert["labels"]["severity"] == incident["severity"]
             assert alert["labels"]["job"] == "trntop"
             assert "instance" not in alert["labels"]
             assert (
                 "Condition: a node, rank or core more than 7 %"
                 in alert["annotations"]["description"]
             )
-            assert float(alert["value"]) == pytest.approx(told["opened_at"])
+            assert float(alert["value"]) == pytest.approx(incident["opened_at"])
             (row,) = json.loads(run("incidents", "--json", f"prometheus+{server.url}"))["incidents"]
-            assert (row["kind"], row["node"]) == ("straggler", told["node"])
+            assert (row["kind"], row["node"]) == ("straggler", incident["node"])
             assert row["closed_at"] is None
-            assert row["opened_at"] == pytest.approx(told["opened_at"], abs=1)
+            assert row["opened_at"] == pytest.approx(incident["opened_at"], abs=1)
 
 
 def test_a_source_without_incidents_gives_one_line(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ class Cluster:
         _machine(folder / "root")
         for name in NAMES:
             self.start(name, "--allow-probes", "--probe-token-file", str(self.token))
-        assert until(lambda: all(map(self.serves, NAMES)), 60), self.said(NAMES[0])
+        assert until(lambda: all(map(self.serves, NAMES)), 60), self.reasons(NAMES[0])
 
     def start(self, name: str, *options: str) -> None:
         """Starts the agent of a host."""
@@ -84,11 +84,11 @@ class Cluster:
 
     def serves(self, name: str) -> bool:
         """Whether the newest agent of a host listens."""
-        return "serving" in self.said(name)
+        return "serving" in self.reasons(name)
 
-    def said(self, name: str) -> str:
-        """What the newest agent of a host has said."""
-        newest = max(self.folder.glob(f"{name}.*"), key=lambda one: one.stat().st_mtime_ns)
+    def reasons(self, name: str) -> str:
+        """The output of the newest agent of a host."""
+        newest = max(self.folder.glob(f"{name}.*"), key=lambda path: path.stat().st_mtime_ns)
         return newest.read_text()
 
     def command(self, *options: str) -> list[str]:
@@ -99,7 +99,7 @@ class Cluster:
             *("--set", f"fleet.token_file={self.token}"),
             # One pair at a time, since all of them share a machine; and before what loads that.
             *("--set", "check.pairs=1", "--set", "check.load=1000"),
-            # Microseconds of a memory copy, of which some more or less say nothing.
+            # Microseconds of a memory copy, of which some more or less do not matter.
             *("--set", "check.slow=5", "--set", "check.very_slow=20"),
             *("--set", "check.inspect_seconds=4", *options),
         ]
@@ -115,14 +115,16 @@ class Cluster:
     def left(self) -> dict[str, list[str]]:
         """Host → what runs there besides its agent."""
         found = {
-            name: [one for one in host.processes().values() if " export " not in one]
+            name: [process for process in host.processes().values() if " export " not in process]
             for name, host in self.net.hosts.items()
         }
         return {name: running for name, running in found.items() if running}
 
     def probing(self) -> bool:
         """Whether a probe is under way somewhere."""
-        return any("fi_pingpong" in one for running in self.left().values() for one in running)
+        return any(
+            "fi_pingpong" in process for running in self.left().values() for process in running
+        )
 
     def _environment(self, name: str) -> dict[str, str]:
         state, none = self.folder / f"state-{name}", self.folder / "none"
@@ -139,11 +141,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 def test_all_are_fit(cluster: Cluster) -> None:
     code, check = cluster.check()
-    errors = [look.error for look in check.inspections]
+    errors = [inspection.error for inspection in check.inspections]
     assert (code, check.verdict) == (0, "PASS: 8 nodes are fit"), errors
     assert check.simulated
     assert {
-        place.node: (place.efa_devices, place.expected_efa_devices) for place in check.nodes
+        entry.node: (entry.efa_devices, entry.expected_efa_devices) for entry in check.nodes
     } == dict.fromkeys(NAMES, (8, 8))
     assert len(check.probe_runs) >= len(NAMES)
     assert cluster.left() == {}
@@ -160,7 +162,7 @@ def test_interrupted_it_leaves_nothing_running(cluster: Cluster) -> None:
     assert until(lambda: not cluster.left(), 60), cluster.left()
 
 
-def test_each_fault_is_named_and_nobody_else(cluster: Cluster) -> None:
+def test_each_fault_names_only_its_culprit(cluster: Cluster) -> None:
     net = cluster.net
     net.spoil(SLOW, delay=0.002)
     net.spoil(LOSSY, loss=0.05)
@@ -173,22 +175,22 @@ def test_each_fault_is_named_and_nobody_else(cluster: Cluster) -> None:
     code, check = cluster.check()
     text = markdown(check)
     assert code == 2, text
-    places = {place.node: place.outcome for place in check.nodes}
+    outcomes = {entry.node: entry.outcome for entry in check.nodes}
     good = dict.fromkeys(set(NAMES) - {SLOW, LOSSY, HUNG, CLOSED}, Outcome.PASS)
     bad = dict.fromkeys((SLOW, LOSSY, HUNG), Outcome.FAIL)
-    assert places == {**good, **bad, CLOSED: Outcome.UNKNOWN}, text
-    wrong = [one for one in check.findings if one.outcome is not Outcome.PASS]
-    assert {(one.node, one.check) for one in wrong} == {
+    assert outcomes == {**good, **bad, CLOSED: Outcome.UNKNOWN}, text
+    failed = [finding for finding in check.findings if finding.outcome is not Outcome.PASS]
+    assert {(finding.node, finding.check) for finding in failed} == {
         (SLOW, "latency"),
         (LOSSY, "latency"),
         (HUNG, "reachable"),
         (CLOSED, "reachable"),
     }, text
-    said = {one.node: one.text for one in wrong}
-    assert "2." in said[SLOW] and "ms" in said[SLOW]
-    assert "this agent permits no probes" in said[CLOSED]
-    assert "no response within" in said[HUNG]
-    assert [one.fault for one in wrong if one.node == HUNG] == ["unreachable"]
+    reasons = {finding.node: finding.text for finding in failed}
+    assert "2." in reasons[SLOW] and "ms" in reasons[SLOW]
+    assert "this agent permits no probes" in reasons[CLOSED]
+    assert "no response within" in reasons[HUNG]
+    assert [finding.fault for finding in failed if finding.node == HUNG] == ["unreachable"]
 
     assert until(lambda: not cluster.left(), 60), cluster.left()
     if os.environ.get("TRNTOP_UPDATE_EXAMPLES"):
@@ -197,7 +199,7 @@ def test_each_fault_is_named_and_nobody_else(cluster: Cluster) -> None:
 
 
 def _machine(root: Path) -> None:
-    """What an agent looks at: a trn1.32xlarge with all that a check wants, made up."""
+    """What an agent reads: a trn1.32xlarge with all that a check wants, made up."""
     fake.efa_tree(root, 8, rate=100, mellanox=False)
     fake.neuron_tree(root, 16, 2)
     for path, content in (

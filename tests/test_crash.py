@@ -67,7 +67,7 @@ def test_fault_21_a_live_agent_whose_clock_is_set_back(tmp_path: Path) -> None:
         until(lambda: frame(address)[0] > since + 3.0)
         now, after = frame(address)
         assert now < time.time() + 60.0
-        states = {one["source"]: one["state"] for one in after["sources"]}
+        states = {source["source"]: source["state"] for source in after["sources"]}
         assert states["neuron-monitor"] == "fresh"
         assert after["values"].keys() >= before["values"].keys()
         day = httpx.get(f"http://{address}/v1/incidents", trust_env=False).json()

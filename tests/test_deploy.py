@@ -102,7 +102,9 @@ def test_the_service_reaches_what_it_reads() -> None:
 
 
 def settings_of(service: dict[str, list[str]]) -> Settings:
-    variables = (one.split("=", 1) for line in service["Environment"] for one in shlex.split(line))
+    variables = (
+        word.split("=", 1) for line in service["Environment"] for word in shlex.split(line)
+    )
     return load(None, {name: value for name, value in variables if name.startswith("TRNTOP_")})
 
 
@@ -123,16 +125,16 @@ def test_the_aggregator_starts_with_the_example_of_its_environment(tmp_path: Pat
     assert f"/etc/{service['ConfigurationDirectory'][0]}/aggregator.env" == file
     (command,) = service["ExecStart"]
     # As systemd does: braces for one word, none for several.
-    words = re.sub(r"\$\{(\w+)\}|\$(\w+)", lambda one: environment[one[1] or one[2]], command)
+    words = re.sub(r"\$\{(\w+)\}|\$(\w+)", lambda match: environment[match[1] or match[2]], command)
     args = understood(words.split()[1:])
     assert args.command == "export"
     assert targets(args.sources[0], Settings().fleet)
     assert not {name for name in environment if name.startswith("TRNTOP_")}, "a setting"
-    # Beside the agent of the same machine: neither its address nor its journal.
+    # Next to the agent of the same machine: neither its address nor its journal.
     assert args.listen != list(Settings().export.listen)
     (state,) = [
-        one.partition("=")[2] for line in service["Environment"] for one in line.split()
-        if one.startswith("XDG_STATE_HOME=")
+        word.partition("=")[2] for line in service["Environment"] for word in line.split()
+        if word.startswith("XDG_STATE_HOME=")
     ]  # fmt: skip
     assert state == f"/var/lib/{service['StateDirectory'][0]}"
 
@@ -145,7 +147,7 @@ def kustomized(folder: str) -> dict[str, dict[str, Any]]:
     done = run("kubectl", "kustomize", DEPLOY / "kubernetes" / folder)
     assert done.stderr == ""
     objects = list(yaml.safe_load_all(done.stdout))
-    found = {one["kind"]: one for one in objects}
+    found = {manifest["kind"]: manifest for manifest in objects}
     assert len(found) == len(objects)
     return found
 
@@ -166,9 +168,9 @@ def test_kubernetes_objects_fit_together(folder: str) -> None:
     spec, container = pod_of(objects)
     everything = {"Namespace", "ServiceAccount", "ConfigMap", "Service", "DaemonSet"}
     assert everything <= set(objects)
-    for kind, one in objects.items():
+    for kind, manifest in objects.items():
         if kind != "Namespace" and not kind.startswith("Cluster"):
-            assert one["metadata"]["namespace"] == objects["Namespace"]["metadata"]["name"]
+            assert manifest["metadata"]["namespace"] == objects["Namespace"]["metadata"]["name"]
     labels = objects["DaemonSet"]["spec"]["template"]["metadata"]["labels"]
     assert objects["DaemonSet"]["spec"]["selector"]["matchLabels"].items() <= labels.items()
     assert objects["Service"]["spec"]["selector"].items() <= labels.items()
@@ -177,7 +179,7 @@ def test_kubernetes_objects_fit_together(folder: str) -> None:
     assert service_port["targetPort"] == port["name"]
     assert spec["serviceAccountName"] == objects["ServiceAccount"]["metadata"]["name"]
     assert spec["automountServiceAccountToken"] is (folder == "hyperpod")
-    (config,) = [one["configMap"] for one in spec["volumes"] if "configMap" in one]
+    (config,) = [volume["configMap"] for volume in spec["volumes"] if "configMap" in volume]
     assert config["name"] == objects["ConfigMap"]["metadata"]["name"]
     args = understood(container["args"])
     assert args.command == "export"
@@ -219,7 +221,7 @@ def test_the_config_map_is_settings(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text(text)
     settings = load(file, {})
-    mounts = {one["mountPath"] for one in container["volumeMounts"]}
+    mounts = {mount["mountPath"] for mount in container["volumeMounts"]}
     assert {f"{settings.collect.root}/{name}" for name in ("proc", "sys", "dev/kmsg")} <= mounts
     # The remark that shows how to turn on TLS, taken at its word.
     shown = "\n".join(line[4:] for line in text.splitlines() if line.startswith("#   "))
@@ -248,7 +250,7 @@ def test_the_operator_scrapes_each_page_once() -> None:
     objects = kustomized("operator")
     monitor = objects["ServiceMonitor"]["spec"]
     assert monitor["selector"]["matchLabels"] == objects["Service"]["metadata"]["labels"]
-    assert {one["path"] for one in monitor["endpoints"]} == {page.path for page in Page}
+    assert {endpoint["path"] for endpoint in monitor["endpoints"]} == {page.path for page in Page}
     jobs = set()
     for endpoint in monitor["endpoints"]:
         assert endpoint["port"] == objects["Service"]["spec"]["ports"][0]["name"]
@@ -263,7 +265,8 @@ def test_the_operator_scrapes_each_page_once() -> None:
 def test_the_aggregator_finds_the_agents_by_their_service() -> None:
     done = run("kubectl", "kustomize", DEPLOY / "kubernetes" / "aggregator")
     objects = {
-        (one["kind"], one["metadata"]["name"]): one for one in yaml.safe_load_all(done.stdout)
+        (manifest["kind"], manifest["metadata"]["name"]): manifest
+        for manifest in yaml.safe_load_all(done.stdout)
     }
     agents, own = objects["Service", "trntop"], objects["Service", "trntop-aggregator"]
     deployment = objects["Deployment", "trntop-aggregator"]["spec"]
@@ -279,10 +282,10 @@ def test_the_aggregator_finds_the_agents_by_their_service() -> None:
     labels = deployment["template"]["metadata"]["labels"]
     assert own["spec"]["selector"] == deployment["selector"]["matchLabels"] == labels
     assert not agents["spec"]["selector"].items() <= labels.items()
-    assert args.state in {one["mountPath"] for one in container["volumeMounts"]}
+    assert args.state in {mount["mountPath"] for mount in container["volumeMounts"]}
     (claim,) = [
-        one["persistentVolumeClaim"]["claimName"] for one in spec["volumes"]
-        if "persistentVolumeClaim" in one
+        volume["persistentVolumeClaim"]["claimName"] for volume in spec["volumes"]
+        if "persistentVolumeClaim" in volume
     ]  # fmt: skip
     assert ("PersistentVolumeClaim", claim) in objects
     assert spec["serviceAccountName"] == objects["ServiceAccount", "trntop"]["metadata"]["name"]
@@ -301,7 +304,7 @@ def test_the_aggregator_finds_the_agents_by_their_service() -> None:
 AGGREGATOR = DEPLOY / "prometheus" / "aggregator.yml"
 
 
-def test_of_an_aggregator_that_has_agents_beside_it_only_incidents_are_scraped() -> None:
+def test_only_incidents_are_scraped_from_an_aggregator_next_to_agents() -> None:
     """Its other series are the agents', and would count twice."""
     (job,) = yaml.safe_load(AGGREGATOR.read_text())["scrape_configs"]
     assert job["job_name"].startswith("trntop")
@@ -314,7 +317,7 @@ def test_of_an_aggregator_that_has_agents_beside_it_only_incidents_are_scraped()
         "trntop_build_info", "trntop_nodes", "trntop_aggregated", "trntop_series_dropped",
     }  # fmt: skip
     shown = yaml.safe_load((COMPOSE.parent / "prometheus.yml").read_text())["scrape_configs"]
-    (demo,) = [one for one in shown if one["job_name"] == job["job_name"]]
+    (demo,) = [line for line in shown if line["job_name"] == job["job_name"]]
     for name in ("relabel_configs", "metric_relabel_configs"):
         assert demo[name] == job[name]
     # Under the job of the agents, whose alerts on the same incident are then the same.
@@ -353,7 +356,7 @@ def test_prometheus_takes_the_scrape_configs(file: Path, tmp_path: Path) -> None
 def test_ec2_finds_every_trainium() -> None:
     (file,) = [file for file in SCRAPES if file.stem == "scrape-ec2"]
     (ec2,) = yaml.safe_load(file.read_text())["scrape_configs"][0]["ec2_sd_configs"]
-    filters = {one["name"]: one["values"] for one in ec2["filters"]}
+    filters = {row["name"]: row["values"] for row in ec2["filters"]}
     (pattern,) = filters["instance-type"]
     training = {name for name in INSTANCE_TYPES if not name.startswith("inf")}
     assert set(fnmatch.filter(INSTANCE_TYPES, pattern)) == training
@@ -413,8 +416,8 @@ def test_the_demos_prometheus_takes_its_files(tmp_path: Path) -> None:
     assert [job.get("metrics_path", "/metrics") for job in pages] == [page.path for page in Page]
     assert aggregator["job_name"] == "trntop-aggregator"
     addressed = [*document["scrape_configs"], *document["alerting"]["alertmanagers"]]
-    for one in addressed:
-        (target,) = one["static_configs"][0]["targets"]
+    for manifest in addressed:
+        (target,) = manifest["static_configs"][0]["targets"]
         service, _, port = target.partition(":")
         assert any(shown.endswith(f":{port}") for shown in services()[service]["ports"])
 
@@ -426,15 +429,15 @@ def test_alertmanager_takes_its_file() -> None:
 
 def test_alerts_of_the_demo_reach_a_receiver() -> None:
     document = yaml.safe_load((DEPLOY / "compose" / "alertmanager.yml").read_text())
-    assert document["route"]["receiver"] in {one["name"] for one in document["receivers"]}
+    assert document["route"]["receiver"] in {receiver["name"] for receiver in document["receivers"]}
 
 
 def test_grafana_finds_its_dashboards() -> None:
     service = services()["grafana"]
-    seen = {target: path for path, target in mounts(service)}
-    folder = seen["/etc/grafana/provisioning"]
+    sources = {target: path for path, target in mounts(service)}
+    folder = sources["/etc/grafana/provisioning"]
     (provider,) = yaml.safe_load((folder / "dashboards/trntop.yaml").read_text())["providers"]
-    dashboards = seen[provider["options"]["path"]]
+    dashboards = sources[provider["options"]["path"]]
     home = Path(service["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"])
     assert (dashboards / home.name).is_file()
     assert str(home.parent) == provider["options"]["path"]
@@ -457,7 +460,7 @@ def instructions() -> dict[str, list[str]]:
     return found
 
 
-def test_the_image_is_pinned_and_nobodys() -> None:
+def test_the_image_is_pinned_and_runs_as_nobody() -> None:
     found = instructions()
     (base,) = found["ARG"]
     assert re.fullmatch(r"BASE=python:3\.\d+\.\d+-slim-[a-z]+", base)
@@ -474,8 +477,8 @@ def test_the_image_is_pinned_and_nobodys() -> None:
 
 def test_the_image_has_all_of_the_package() -> None:
     found = instructions()
-    copied = {one for line in found["COPY"] if "--from" not in line for one in line.split()[:-1]}
-    assert all((ROOT / one).exists() for one in copied)
+    copied = {word for line in found["COPY"] if "--from" not in line for word in line.split()[:-1]}
+    assert all((ROOT / word).exists() for word in copied)
     hatch = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
     assert set(hatch["targets"]["wheel"]["only-include"]) <= copied
     assert json.loads(found["ENTRYPOINT"][0]) == ["trntop"]
@@ -557,7 +560,7 @@ def test_an_aggregator_reads_the_nodes_of_running_jobs(tmp_path: Path) -> None:
     # Without jobs the previous nodes stay.
     assert listed() == "trn-007\n"
     assert (tmp_path / "nodes").stat().st_mode & 0o777 == 0o644
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["nodes", "squeue"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["nodes", "squeue"]
 
 
 def test_the_hook_can_be_run() -> None:
@@ -578,7 +581,7 @@ def test_jobs_share_a_node(slurm: Slurm) -> None:
     slurm.prolog("9", SLURM_JOB_GPUS="3,15")
     slurm.prolog("9", SLURM_JOB_GPUS="3,15")
     assert slurm.mapping == {"0": ["12"], "15": ["9"], "2": ["12"], "3": ["9", "12"]}
-    # An epilog is not told of devices.
+    # An epilog has no list of devices.
     slurm.epilog("12")
     assert slurm.mapping == {"15": ["9"], "3": ["9"]}
     slurm.epilog("1")

@@ -172,4 +172,4 @@ def test_the_extraction_finds_the_commands() -> None:
     assert ["rules", "grafana"] in BY_PAGE["README.md"]
     assert ["export", "-"] in BY_PAGE["README.md"]  # in a pipe, in a sentence
     assert ["targets", "trn-[001-016]", "--label", "run=4711"] in BY_PAGE["deploy/README.md"]
-    assert len([one for page in BY_PAGE.values() for one in page]) > LEAST_PARSED
+    assert len([command for page in BY_PAGE.values() for command in page]) > LEAST_PARSED

@@ -36,7 +36,7 @@ class Pane:
         command = (
             f"cd {shlex.quote(str(ROOT))}; {'' if shell else 'exec '}{shlex.join(words)}{shell}"
         )
-        # What a test's own terminal says about colours must not matter, nor what its user chose.
+        # The colours of a test's own terminal must not matter, nor what its user chose.
         settings = {
             "XDG_CONFIG_HOME": "/nonexistent",
             "XDG_STATE_HOME": str(self._state),
@@ -116,13 +116,13 @@ def live(pane: Pane, mode: str, *arguments: str) -> None:
     )  # fmt: skip
 
 
-def test_a_newcomer_finds_the_sick_card_in_the_demo(pane: Pane) -> None:
+def test_a_newcomer_finds_the_degraded_efa_device_in_the_demo(pane: Pane) -> None:
     pane.start("demo")
     shown = pane.until("SIMULATED", "retransmits (limit", seconds=30)
     alert, *_ = (line for line in shown.splitlines() if "retransmits (limit" in line)
-    card = re.search(r"rdmap\w+", alert)[0]  # type: ignore[index]
+    device = re.search(r"rdmap\w+", alert)[0]  # type: ignore[index]
     pane.press("Enter")
-    pane.until("EFA devices", card, "devices and cores")
+    pane.until("EFA devices", device, "devices and cores")
     pane.press("Escape")
     pane.until("worst first")
     pane.press("q")
@@ -144,7 +144,7 @@ def test_a_live_source_is_shown(pane: Pane) -> None:
         ("big", ["fresh"]),
     ],
 )
-def test_how_a_source_does_is_seen_on_the_node_screen(
+def test_the_state_of_a_source_is_on_the_node_screen(
     pane: Pane, mode: str, texts: list[str]
 ) -> None:
     live(pane, mode)

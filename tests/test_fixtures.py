@@ -1,4 +1,4 @@
-"""What is in `fixtures/` is made up, says so, and is what `tests.make_fixtures` makes."""
+"""What is in `fixtures/` is made up, marked so, and is what `tests.make_fixtures` makes."""
 
 import json
 from collections import Counter
@@ -31,7 +31,7 @@ def test_the_readme_names_every_file() -> None:
 
 
 @pytest.mark.parametrize("path", [p for p in FILES if ".jsonl" in p.name], ids=lambda p: p.name)
-def test_every_reading_says_that_it_is_simulated(path: Path) -> None:
+def test_every_reading_is_marked_simulated(path: Path) -> None:
     found = readings(path)
     assert found
     for reading in found:
@@ -57,7 +57,7 @@ def test_one_recording_holds_every_source() -> None:
     assert counts["tensor-engine"] == counts["neuron-monitor"] == 40
 
 
-def test_the_recorded_card_is_found_and_recovers() -> None:
+def test_the_recorded_efa_device_is_found_and_recovers() -> None:
     found = readings(FOLDER / "efa-degraded-2-nodes.jsonl.zst")
     *_, view = play(iter(found), Monitor(Settings()))
     (incident,) = view.incidents

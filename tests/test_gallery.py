@@ -34,18 +34,18 @@ def test_every_picture_is_there_and_no_other(draw: ModuleType) -> None:
         draw.name_of(shot, size, theme)
         for shot in draw.SHOTS
         for size, theme in (
-            *((middle, one.name) for one in draw.THEMES),
+            *((middle, theme.name) for theme in draw.THEMES),
             *((size, first) for size in others),
         )
     }
     assert {path.name for path in FOLDER.glob("*.svg")} == wanted
 
 
-def test_pictures_are_whole_say_that_they_are_simulated_and_ask_nobody_for_anything() -> None:
+def test_pictures_are_complete_marked_simulated_and_without_external_references() -> None:
     pictures = {path.name: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.svg")}
     assert sum(len(picture.encode()) for picture in pictures.values()) < LIMIT
     for name, picture in pictures.items():
         words = "".join(ElementTree.fromstring(picture).itertext())
-        # A panel over the whole of the smallest screen covers the header that says so.
+        # A panel over the whole of the smallest screen covers the header with the mark.
         assert "SIMULATED" in words or name in COVERED, name
         assert "http" not in picture.replace("http://www.w3.org/2000/svg", ""), name

@@ -8,9 +8,13 @@ from benchmarks.hardening.telemetry import START, Decoded, readings
 def beginning(run: Run) -> list[tuple[object, ...]]:
     first = islice(readings(run.world), 300)
     return [
-        (one.node, one.source, one.time, one.data)
-        + (tuple(map(tuple, one.sample.columns.values())) if isinstance(one, Decoded) else ())
-        for one in first
+        (reading.node, reading.source, reading.time, reading.data)
+        + (
+            tuple(map(tuple, reading.sample.columns.values()))
+            if isinstance(reading, Decoded)
+            else ()
+        )
+        for reading in first
     ]
 
 
@@ -21,7 +25,7 @@ def test_a_seed_gives_the_same_run_each_time() -> None:
 
 def test_a_healthy_run_begins_without_an_incident() -> None:
     run = draw("plain", 1)
-    stream = (one for one in readings(run.world) if one.time < START + 30)
+    stream = (reading for reading in readings(run.world) if reading.time < START + 30)
     assert outcome(run, alarms(stream)).false == ()
 
 
@@ -29,7 +33,7 @@ def test_a_faulty_run_is_found_where_it_is() -> None:
     run = draw("ecc", 5)
     (truth,) = run.truths
     window = START + truth.onset - 20, START + truth.onset + 20
-    stream = (one for one in readings(run.world) if window[0] < one.time < window[1])
+    stream = (reading for reading in readings(run.world) if window[0] < reading.time < window[1])
     result = outcome(run, alarms(stream))
     ((_, alarm),) = result.found
     assert alarm.right_node(truth)

@@ -21,7 +21,10 @@ def last(text: str, player: Player[View]) -> View:
 
 
 def found(view: View) -> list[tuple[str, str | None, str | None, bool]]:
-    return [(one.kind, one.node, one.component, one.open) for one in view.incidents]
+    return [
+        (incident.kind, incident.node, incident.component, incident.open)
+        for incident in view.incidents
+    ]
 
 
 @pytest.mark.parametrize("scenario", ["slow-node", "efa-degraded", "hang", "silent-node"])
@@ -29,25 +32,29 @@ def test_two_levels_find_what_one_finds(scenario: str) -> None:
     """Each of two lower aggregators has half of the job."""
     text = f"sim:{scenario}?nodes={NODES}&type=trn1.32xlarge&onset=90&duration=200&minutes=3"
     wanted = rule_inputs()
-    one = last(text, Monitor(Settings(), wanted=wanted))
-    two = last(text, Levels(2, SENT, wanted))
-    assert found(two) == found(one)
+    direct = last(text, Monitor(Settings(), wanted=wanted))
+    levels = last(text, Levels(2, SENT, wanted))
+    assert found(levels) == found(direct)
     (fault,) = truth(parse(text), START)
-    (incident,) = two.incidents
+    (incident,) = levels.incidents
     assert (incident.kind, incident.node) == (fault.kind, fault.node)
-    assert incident.opened_at == pytest.approx(one.incidents[0].opened_at, abs=5)
+    assert incident.opened_at == pytest.approx(direct.incidents[0].opened_at, abs=5)
     # The faulty node is among the few that are sent; the totals are of all.
-    assert incident.node in two.cluster.nodes
-    assert len(two.cluster.nodes) == 2 * SENT
-    assert two.cluster.size == NODES
+    assert incident.node in levels.cluster.nodes
+    assert len(levels.cluster.nodes) == 2 * SENT
+    assert levels.cluster.size == NODES
 
 
 def test_the_totals_are_those_of_all_nodes() -> None:
     text = f"sim:healthy?nodes={NODES}&type=trn1.32xlarge&minutes=0.5"
-    one, two = (
+    direct, levels = (
         totals_of(last(text, player).cluster) for player in (Monitor(Settings()), Levels(2, SENT))
     )
-    assert (two.nodes, two.down, two.simulated) == (one.nodes, one.down, one.simulated)
-    assert two.values == pytest.approx(one.values)
-    (job,) = one.jobs
-    assert two.jobs == {job: pytest.approx(one.jobs[job])}
+    assert (levels.nodes, levels.down, levels.simulated) == (
+        direct.nodes,
+        direct.down,
+        direct.simulated,
+    )
+    assert levels.values == pytest.approx(direct.values)
+    (job,) = direct.jobs
+    assert levels.jobs == {job: pytest.approx(direct.jobs[job])}

@@ -51,8 +51,8 @@ class Machine:
         (node,) = snapshot(self._monitor.tick(self.now))["nodes"]
         return dict(node)
 
-    def counter(self, card: str, name: str) -> Path:
-        return sysfs_tree.efa_counter(self.root, card, name)
+    def counter(self, efa_device: str, name: str) -> Path:
+        return sysfs_tree.efa_counter(self.root, efa_device, name)
 
 
 @pytest.fixture(scope="module")
@@ -65,9 +65,9 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
-    """Two devices of two cores and four cards, to be damaged."""
+    """Two devices of two cores and four EFA devices, to be damaged."""
     sysfs_tree.neuron_tree(tmp_path, devices=2, cores=2)
-    sysfs_tree.efa_tree(tmp_path, cards=4)
+    sysfs_tree.efa_tree(tmp_path, count=4)
     sysfs_tree.write(tmp_path / "sys/class/dmi/id/sys_vendor", "Amazon EC2")
     sysfs_tree.write(tmp_path / "sys/class/dmi/id/product_name", "trn2.48xlarge")
     (tmp_path / "proc").symlink_to("/proc")
@@ -77,8 +77,8 @@ def machine(tmp_path: Path) -> Machine:
 def test_every_quantity_of_a_whole_machine(tree: Path) -> None:
     machine = Machine(tree)
     machine.read()
-    for card in range(16):
-        name = f"rdmap{16 * (1 + card // 2)}s{27 + card % 2}"
+    for index in range(16):
+        name = f"rdmap{16 * (1 + index // 2)}s{27 + index % 2}"
         for counter, by in (("tx_bytes", 5 * 10**9), ("tx_pkts", 10**6), ("retrans_pkts", 10**4)):
             sysfs_tree.bump(machine.counter(name, counter), by)
     for device in range(16):
@@ -123,13 +123,13 @@ def test_every_quantity_of_a_whole_machine(tree: Path) -> None:
     assert device["device_memory_used_bytes"] == 36 * GIB
     assert device["device_memory_used_ratio"] == pytest.approx(36 / 96)
 
-    cards = node["efa"]
-    assert len(cards) == 16
-    assert not any("ibp" in card["device"] for card in cards)
-    assert all(card["efa_tx_bytes_per_second"] == 5e9 for card in cards)
-    assert all(card["efa_retransmit_ratio"] == pytest.approx(0.01) for card in cards)
-    assert all(card["efa_link_bytes_per_second"] == GBPS_200 for card in cards)
-    links = {card["device"]: card["link"]["pci"] for card in cards}
+    efa_devices = node["efa"]
+    assert len(efa_devices) == 16
+    assert not any("ibp" in device["device"] for device in efa_devices)
+    assert all(device["efa_tx_bytes_per_second"] == 5e9 for device in efa_devices)
+    assert all(device["efa_retransmit_ratio"] == pytest.approx(0.01) for device in efa_devices)
+    assert all(device["efa_link_bytes_per_second"] == GBPS_200 for device in efa_devices)
+    links = {device["device"]: device["link"]["pci"] for device in efa_devices}
     assert links["rdmap16s27"] == "0000:10:1b.0"
     # Nothing is summed twice: sent and received, not RDMA on top.
     assert node["values"]["node_efa_tx_bytes_per_second"] == 16 * 5e9
@@ -145,15 +145,15 @@ def test_an_old_efa_driver(tmp_path: Path, machine: Machine) -> None:
     shutil.rmtree(tmp_path / "sys/devices/pci0000:10")
     shutil.rmtree(tmp_path / "sys/devices/pci0000:20")
     shutil.rmtree(tmp_path / "sys/devices/pci0000:90")
-    sysfs_tree.efa_tree(tmp_path, cards=2, driver="2.12.1", rate=100)
+    sysfs_tree.efa_tree(tmp_path, count=2, driver="2.12.1", rate=100)
     machine.read()
-    card = machine.node()["efa"][0]
-    assert card["efa_tx_bytes_total"] == 1000
-    assert card["efa_submitted_cmds_total"] == 100
-    assert "efa_retrans_pkts_total" not in card
-    # What the driver states is not to be believed; the type's cards have 200 Gb/s.
-    assert "efa_stated_link_bytes_per_second" not in card
-    assert card["efa_link_bytes_per_second"] == GBPS_200
+    device = machine.node()["efa"][0]
+    assert device["efa_tx_bytes_total"] == 1000
+    assert device["efa_submitted_cmds_total"] == 100
+    assert "efa_retrans_pkts_total" not in device
+    # What the driver states is not reliable; the type's EFA devices have 200 Gb/s.
+    assert "efa_stated_link_bytes_per_second" not in device
+    assert device["efa_link_bytes_per_second"] == GBPS_200
 
 
 def test_another_layout_of_the_neuron_driver(tmp_path: Path, machine: Machine) -> None:
@@ -170,12 +170,12 @@ def _read_once(machine: Machine) -> dict[str, Any]:
     return machine.node()
 
 
-def test_a_card_that_is_gone(machine: Machine) -> None:
+def test_an_efa_device_that_is_gone(machine: Machine) -> None:
     machine.read()
-    sysfs_tree.remove_card(machine.root, "rdmap16s28")
+    sysfs_tree.remove_efa_device(machine.root, "rdmap16s28")
     machine.read()
     node = machine.node()
-    lost = next(card for card in node["efa"] if card["device"] == "rdmap16s28")
+    lost = next(device for device in node["efa"] if device["device"] == "rdmap16s28")
     assert len(node["efa"]) == 4
     assert lost["efa_tx_bytes_total"] is None
     assert lost["efa_tx_bytes_per_second"] is None
@@ -183,25 +183,25 @@ def test_a_card_that_is_gone(machine: Machine) -> None:
     assert node["values"]["node_efa_cards_expected"] == 16
 
 
-def test_a_card_whose_reads_fail(machine: Machine) -> None:
+def test_an_efa_device_whose_reads_fail(machine: Machine) -> None:
     machine.read()
     sysfs_tree.fail(machine.counter("rdmap16s27", "tx_bytes"))
     machine.read()
     node = machine.node()
-    card = next(card for card in node["efa"] if card["device"] == "rdmap16s27")
-    assert card["efa_tx_bytes_total"] is None
-    assert card["efa_rx_bytes_total"] == 1000
-    (source,) = [one for one in node["sources"] if one["source"] == "efa"]
+    device = next(device for device in node["efa"] if device["device"] == "rdmap16s27")
+    assert device["efa_tx_bytes_total"] is None
+    assert device["efa_rx_bytes_total"] == 1000
+    (source,) = [source for source in node["sources"] if source["source"] == "efa"]
     assert "rdmap16s27: ports/1/hw_counters/tx_bytes" in source["reason"]
 
 
 def test_counters_that_were_reset(machine: Machine) -> None:
     machine.read()
-    sysfs_tree.reset_card(machine.root, "rdmap16s27")
+    sysfs_tree.reset_efa_device(machine.root, "rdmap16s27")
     sysfs_tree.bump(machine.counter("rdmap16s28", "tx_bytes"), 10**9)
     machine.read()
     node = machine.node()
-    rates = {card["device"]: card["efa_tx_bytes_per_second"] for card in node["efa"]}
+    rates = {device["device"]: device["efa_tx_bytes_per_second"] for device in node["efa"]}
     assert rates["rdmap16s27"] is None
     assert rates["rdmap16s28"] == 1e9
     sysfs_tree.bump(machine.counter("rdmap16s27", "tx_bytes"), 10**9)

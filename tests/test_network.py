@@ -49,7 +49,7 @@ def test_a_path_is_good_slow_dead_and_good_again(tmp_path: Path) -> None:
         assert slow is not None and 0.2 <= slow < 1
         net.cut("two")
         assert round_trip(net["one"], "two") is None
-        net.mend("two")
+        net.restore("two")
         assert until(lambda: _is_quick(net))
 
         running = net["two"].processes()
@@ -61,8 +61,8 @@ def test_a_path_is_good_slow_dead_and_good_again(tmp_path: Path) -> None:
 
 
 def _is_quick(net: Network) -> bool:
-    taken = round_trip(net["one"], "two")
-    return taken is not None and taken < 0.1
+    elapsed = round_trip(net["one"], "two")
+    return elapsed is not None and elapsed < 0.1
 
 
 def test_without_root_a_test_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:

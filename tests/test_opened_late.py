@@ -133,7 +133,7 @@ def clock(seconds: float) -> str:
 
 
 def found(document: dict[str, Any], kind: str) -> dict[str, Any]:
-    (incident,) = [one for one in document["incidents"] if one["kind"] == kind]
+    (incident,) = [incident for incident in document["incidents"] if incident["kind"] == kind]
     return incident
 
 
@@ -171,7 +171,7 @@ def test_dashboards_that_open_late_know_what_was_before(tmp_path: Path) -> None:
         aggregator = start(made.sources, *state)
         until(lambda: aggregator.day["nodes"] == NODES and not aggregator.day["problems"])
 
-        # The fault is noticed; then somebody comes.
+        # The fault is detected; then a dashboard opens.
         until(lambda: aggregator.day["incidents"])
         first = found(aggregator.day, "efa_degraded")
         check(made, first, is_open=True)

@@ -1,4 +1,4 @@
-"""The wheel holds what the checkout shows, and the links say the same as the mapping."""
+"""The wheel holds what the checkout shows, and the links equal the mapping."""
 
 import re
 import subprocess
@@ -15,7 +15,7 @@ LINKS = {name: name for name in ("tui", "collectors", "exporters")} | {
     "runbooks": "docs/runbooks",
     "grafana": "deploy/grafana",
 }
-"""Folder inside `trntop/` → where it stands in the repository."""
+"""Folder inside `trntop/` → where it is in the repository."""
 
 
 def files(folder: Path) -> set[str]:
@@ -61,7 +61,7 @@ def test_sdist_and_wheel_hold_everything(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", ["editable", "standard"])
-def test_a_checkout_without_links_says_so_at_an_editable_install(
+def test_a_checkout_without_links_fails_an_editable_install_with_the_reason(
     tmp_path: Path, version: str
 ) -> None:
     hatch_build = pytest.importorskip("hatch_build")

@@ -6,7 +6,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
-from tests.tui.scenes import make_app
+from tests.tui.sample_run import make_app
 from tools.picture import screenshot, svg
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -20,21 +20,23 @@ def drawn(*rows: list[Segment], ground: str = "#000000") -> ElementTree.Element:
 
 def texts(picture: ElementTree.Element) -> list[tuple[str | None, str | None, str | None]]:
     """Column, line and words of each text."""
-    return [(one.get("x"), one.get("y"), one.text) for one in picture.iter(f"{SVG}text")]
+    return [
+        (element.get("x"), element.get("y"), element.text) for element in picture.iter(f"{SVG}text")
+    ]
 
 
 def areas(picture: ElementTree.Element) -> dict[str | None, str | None]:
-    return {one.get("fill"): one.get("d") for one in picture.iter(f"{SVG}path")}
+    return {element.get("fill"): element.get("d") for element in picture.iter(f"{SVG}path")}
 
 
-def test_texts_stand_in_their_cells_without_the_blanks_around() -> None:
+def test_texts_are_in_their_cells_without_surrounding_blanks() -> None:
     picture = drawn([Segment("  a<b  ", RED), Segment("c", GREY)], [Segment("日d", RED)])
     assert texts(picture) == [("20", "15", "a<b"), ("70", "15", "c"), ("0", "34", "日d")]
     assert picture.findtext(f"{SVG}title") == "a <title>"
     assert areas(picture) == {"#111111": "M70 0h10v19h-10z"}
 
 
-def test_what_looks_alike_is_one_text_and_blanks_look_like_all() -> None:
+def test_equal_styles_are_one_text_and_blanks_join_any() -> None:
     picture = drawn([Segment("a", RED), Segment(" ", GREY), Segment("b", RED)])
     assert texts(picture) == [("0", "15", "a b")]
 

@@ -43,7 +43,7 @@ def test_its_recording_is_read_whole(promise: Path) -> None:
     assert recording.header.note == "simulated: a promise"
 
 
-def test_its_recording_tells_the_same_story(promise: Path) -> None:
+def test_its_recording_gives_the_same_incidents(promise: Path) -> None:
     found = printed("analyze", "--json", str(promise / "recording.jsonl.zst"))
     kinds = {(incident["kind"], incident["node"]) for incident in found["incidents"]}
     assert ("efa_degraded", "trn-001") in kinds
@@ -92,12 +92,14 @@ def test_its_profiles_are_known(promise: Path) -> None:
 def test_its_journal_is_recovered(promise: Path, tmp_path: Path) -> None:
     path = tmp_path / "incidents.jsonl"
     shutil.copy(promise / "incidents.jsonl", path)
-    said: list[str] = []
-    journal = Journal(path, said.append)
+    messages: list[str] = []
+    journal = Journal(path, messages.append)
     incidents, end = journal.read()
     journal.close()
-    assert said == []
+    assert messages == []
     assert math.isclose(end, NOON + 60)
     lines = (promise / "incidents.jsonl").read_text().splitlines()
-    assert [one.id for one in incidents] == [json.loads(line)["incident"]["id"] for line in lines]
-    assert [one.kind for one in incidents] == [make_incident().kind, "hang"]
+    assert [incident.id for incident in incidents] == [
+        json.loads(line)["incident"]["id"] for line in lines
+    ]
+    assert [incident.kind for incident in incidents] == [make_incident().kind, "hang"]

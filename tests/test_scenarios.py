@@ -46,7 +46,7 @@ def _check_times(incident: Incident, real: Truth, simulation: Simulation) -> Non
         assert incident.closed_at - real.end <= 60
 
 
-def test_a_degraded_card_is_named_within_half_a_minute() -> None:
+def test_a_degraded_efa_device_is_named_within_half_a_minute() -> None:
     (real,) = truth(played("efa-degraded").simulation, START)
     (incident,) = played("efa-degraded").last.incidents
     assert incident.detected_at is not None
@@ -55,7 +55,7 @@ def test_a_degraded_card_is_named_within_half_a_minute() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [7, 8])
-def test_a_degraded_card_of_a_large_instance_is_named_as_soon(seed: int) -> None:
+def test_a_degraded_efa_device_of_a_large_instance_is_named_as_soon(seed: int) -> None:
     simulation, incidents = run(f"sim:efa-degraded?nodes=4&onset=90&minutes=4&seed={seed}")
     (real,) = truth(simulation, START)
     (incident,) = incidents

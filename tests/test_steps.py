@@ -30,7 +30,7 @@ SOURCE = Path(steps.__file__)
 
 
 class Clock:
-    """Time that passes when it is told to."""
+    """Time that a test advances."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -40,7 +40,7 @@ class Clock:
 
 
 class Agent:
-    """Somebody who listens."""
+    """A receiver."""
 
     def __init__(self, path: Path) -> None:
         self.door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -52,7 +52,7 @@ class Agent:
         self.line = self.door.accept()[0]
         self.line.settimeout(5)
 
-    def hear(self) -> dict[str, Any]:
+    def receive(self) -> dict[str, Any]:
         record: dict[str, Any] = json.loads(self.line.recv(4096))
         return record
 
@@ -69,14 +69,14 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def agent(path: Path) -> Iterator[Agent]:
-    one = Agent(path)
-    yield one
-    one.close()
+    fake = Agent(path)
+    yield fake
+    fake.close()
 
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An environment that says nothing, and no emitter of an earlier test."""
+    """An environment without settings, and no emitter of an earlier test."""
     for name in ("TRNTOP_STEPS", "TRNTOP_JOB", "SLURM_JOB_NAME", "RANK", "OMPI_COMM_WORLD_RANK",
                  "SLURM_PROCID", "PMI_RANK"):  # fmt: skip
         monkeypatch.delenv(name, raising=False)
@@ -88,7 +88,7 @@ def records(file: Path) -> list[dict[str, Any]]:
 
 
 class TestRecords:
-    """What a step says."""
+    """The record of a step."""
 
     @pytest.fixture
     def clock(self) -> Clock:
@@ -189,24 +189,24 @@ class TestRecords:
         }  # fmt: skip
 
     @pytest.mark.parametrize(
-        ("given", "environment", "told"),
+        ("configured", "environment", "reported"),
         [(2, "7", 2), (None, "7", 7), (None, "", None), (None, "two", None), (None, "-1", None)],
     )
     def test_the_pipeline_stage(
         self,
-        given: int | None,
+        configured: int | None,
         environment: str,
-        told: int | None,
+        reported: int | None,
         tmp_path: Path,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         monkeypatch.setenv("TRNTOP_PIPELINE_STAGE", environment)
         path = tmp_path / "steps.jsonl"
-        emitter = Steps(f"file:{path}", "job", 0, pipeline_stage=given)
+        emitter = Steps(f"file:{path}", "job", 0, pipeline_stage=configured)
         with emitter.step():
             pass
         (record,) = records(path)
-        assert record.get("pipeline_stage") == told
+        assert record.get("pipeline_stage") == reported
 
     def test_what_is_not_marked_is_absent(self, emitter: Steps, clock: Clock, file: Path) -> None:
         for section in (emitter.collective(), emitter.compute()):
@@ -357,7 +357,7 @@ EVENTS = ["open compute", "open collective", "close compute", "close collective"
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from(EVENTS)), max_size=60))
 def test_intervals_are_those_of_a_raster(events: list[tuple[int, str]]) -> None:
-    """Any nesting and overlap, against a look at each unit of time by itself."""
+    """Any nesting and overlap, against a count of each unit of time."""
     clock = Clock()
     emitter = Steps("unix:/nowhere", clock=clock)
     sent: list[str] = []
@@ -436,19 +436,19 @@ def test_sections_without_a_step_take_no_memory() -> None:
 
 
 class TestSocket:
-    """Nobody, somebody slow, somebody who dies."""
+    """No receiver, a slow one, one that dies."""
 
     def test_a_record_arrives(self, agent: Agent, path: Path) -> None:
         emitter = Steps(f"unix:{path}", job="j", rank=1)
         with emitter.step():
             pass
         agent.admit()
-        assert agent.hear()["step"] == 1
+        assert agent.receive()["step"] == 1
         assert emitter.lost == 0
         emitter.close()
         assert agent.line.recv(10) == b""
 
-    def test_nobody_listens(self, path: Path) -> None:
+    def test_without_a_listener(self, path: Path) -> None:
         emitter = Steps(f"unix:{path}")
         for _ in range(3):
             with emitter.step():
@@ -462,14 +462,14 @@ class TestSocket:
         with emitter.step():
             pass
         agent = Agent(path)
-        with emitter.step():  # too early for another look
+        with emitter.step():  # too early for another search
             pass
         monkeypatch.setattr(steps, "RETRY", 0.0)
         emitter.close()
         with emitter.step():
             pass
         agent.admit()
-        assert agent.hear()["step"] == 3
+        assert agent.receive()["step"] == 3
         assert emitter.lost == 2
         # It dies, and another one takes its place.
         agent.close()
@@ -480,15 +480,17 @@ class TestSocket:
         with emitter.step():
             pass
         agent.admit()
-        assert agent.hear()["step"] == 5
+        assert agent.receive()["step"] == 5
         assert emitter.lost == 3
         agent.close()
 
-    def test_looks_for_an_agent_are_rare(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        looks = []
+    def test_searches_for_an_agent_are_rare(
+        self, path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        searches = []
 
         def refuse(*_: object) -> None:
-            looks.append(1)
+            searches.append(1)
             raise OSError
 
         monkeypatch.setattr(steps.socket, "socket", refuse)
@@ -496,22 +498,20 @@ class TestSocket:
         for _ in range(100):
             with emitter.step():
                 pass
-        assert len(looks) == 2  # one look, for an agent and for a dashboard
+        assert len(searches) == 2  # one search, for an agent and for a dashboard
 
-    def test_somebody_who_does_not_read_costs_records_not_time(
-        self, agent: Agent, path: Path
-    ) -> None:
+    def test_a_blocked_receiver_costs_records_not_time(self, agent: Agent, path: Path) -> None:
         emitter = Steps(f"unix:{path}")
         for _ in range(2000):
             with emitter.step():
                 pass
         assert 0 < emitter.lost < 2000
         agent.admit()
-        while agent.hear()["step"] < 2000 - emitter.lost:
+        while agent.receive()["step"] < 2000 - emitter.lost:
             pass
         with emitter.step():
             pass
-        assert agent.hear()["step"] == 2001
+        assert agent.receive()["step"] == 2001
 
     @pytest.mark.parametrize(
         "target",
@@ -524,7 +524,7 @@ class TestSocket:
             "file:/",
         ],
     )
-    def test_a_place_that_cannot_be(self, target: str) -> None:
+    def test_a_path_that_cannot_exist(self, target: str) -> None:
         emitter = Steps(target)
         with emitter.step(), emitter.checkpoint():
             pass
@@ -539,12 +539,12 @@ class TestSocket:
         with steps.step(5):
             pass
         agent.admit()
-        assert agent.hear()["step"] == 5
+        assert agent.receive()["step"] == 5
         steps.default().close()
         agent.close()
 
 
-class TestGuest:
+class TestObserver:
     """A dashboard, which takes records while there is no agent."""
 
     def test_an_agent_is_preferred(self, path: Path, agent: Agent) -> None:
@@ -553,7 +553,7 @@ class TestGuest:
         with emitter.step(7):
             pass
         agent.admit()
-        assert agent.hear()["step"] == 7
+        assert agent.receive()["step"] == 7
         observer.close()
 
     def test_an_agent_elsewhere_is_preferred(
@@ -562,12 +562,14 @@ class TestGuest:
         folders = [tmp_path / "run", tmp_path / "tmp"]
         for folder in folders:
             folder.mkdir()
-        monkeypatch.setattr(steps, "sockets", lambda: [f"{one}/steps.sock" for one in folders])
+        monkeypatch.setattr(
+            steps, "sockets", lambda: [f"{folder}/steps.sock" for folder in folders]
+        )
         observer, agent = Agent(folders[0] / "observer.sock"), Agent(folders[1] / "steps.sock")
         with steps.step(7):
             pass
         agent.admit()
-        assert agent.hear()["step"] == 7
+        assert agent.receive()["step"] == 7
         steps.default().close()
         observer.close()
         agent.close()
@@ -579,14 +581,14 @@ class TestGuest:
         with emitter.step():
             pass
         observer.admit()
-        assert observer.hear()["step"] == 1
+        assert observer.receive()["step"] == 1
         agent = Agent(path)
         observer.close()
         for _ in range(2):
             with emitter.step():
                 pass
         agent.admit()
-        assert agent.hear()["step"] == 3
+        assert agent.receive()["step"] == 3
         assert emitter.lost == 1
         agent.close()
 
@@ -597,7 +599,7 @@ class TestGuest:
         with emitter.step(7):
             pass
         observer.admit()
-        assert observer.hear()["step"] == 7
+        assert observer.receive()["step"] == 7
         observer.close()
 
 
@@ -629,20 +631,20 @@ sys.stdin.read()
 def test_fault_31_a_listener_of_another_user_gets_no_records(
     caplog: pytest.LogCaptureFixture, owner: int, mode: int, gets_records: bool
 ) -> None:
-    """Only if nobody else can put a socket into its directory does it get any."""
+    """It gets records only if no other user can put a socket into its directory."""
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         os.chown(folder, owner, owner)
         Path(folder).chmod(mode)
         path = f"{folder}/steps.sock"
         argv = [sys.executable, "-c", LISTEN, path]
-        with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as listener:
-            assert listener.stdout is not None
-            assert listener.stdout.readline() == b"ready\n"
+        with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as receiver:
+            assert receiver.stdout is not None
+            assert receiver.stdout.readline() == b"ready\n"
             emitter = Steps(f"unix:{path}")
             for _ in range(2):
                 with emitter.step():
                     pass
-            listener.communicate()
+            receiver.communicate()
     assert emitter.lost == (0 if gets_records else 2)
     warned = "another user (4711) listens there: it gets no records"
     assert (warned in caplog.text) is not gets_records
@@ -685,7 +687,7 @@ class TestFile:
         assert json.loads(whole)["step"] == 2
         assert emitter.lost == 1
 
-    def test_a_pipe_nobody_reads_does_not_block(self, tmp_path: Path) -> None:
+    def test_an_unread_pipe_does_not_block(self, tmp_path: Path) -> None:
         os.mkfifo(tmp_path / "pipe")
         emitter = Steps(f"file:{tmp_path}/pipe")
         with emitter.step():
@@ -733,7 +735,7 @@ class TestEnvironment:
             pass
         assert steps.lost() == 0
 
-    def test_a_wrong_target_is_said_once_and_stops_nothing(
+    def test_a_wrong_target_is_reported_once_and_stops_nothing(
         self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         monkeypatch.setenv("TRNTOP_STEPS", "tcp:somewhere")
@@ -781,20 +783,20 @@ print(os.wait()[1])
 os._exit(0)
 """
     assert run(code, TRNTOP_STEPS=f"unix:{path}", TRNTOP_JOB="j", RANK="0") == "0"
-    heard = []
+    received = []
     for _ in range(4):
         agent.admit()
-        record = agent.hear()
-        heard.append((record["job"], record["rank"], record["step"]))
+        record = agent.receive()
+        received.append((record["job"], record["rank"], record["step"]))
         assert agent.line.recv(10) == b""
         agent.line.close()
-    assert sorted(heard) == [("explicit", 7, 1), ("explicit", 7, 2), ("j", 0, 1), ("j", 1, 2)]
+    assert sorted(received) == [("explicit", 7, 1), ("explicit", 7, 2), ("j", 0, 1), ("j", 1, 2)]
 
 
 def test_it_needs_nothing_of_trntop(tmp_path: Path) -> None:
     names = "print(sorted(name for name in sys.modules if name.split('.')[0] == 'trntop'))"
     assert run(f"import sys, trntop.steps; {names}") == "['trntop', 'trntop.steps']"
-    # A copy beside the training script, without any package that is not Python's.
+    # A copy next to the training script, without any package that is not Python's.
     (tmp_path / "steps.py").write_bytes(SOURCE.read_bytes())
     code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import steps; {names}"
     assert run(f"{code}; steps.step().__enter__()", "-S", "-I") == "[]"

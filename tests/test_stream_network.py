@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.collectors.notebook import FAKE
+from tests.collectors.recording_sink import FAKE
 from tests.network import ROOT, Network, network, until
 
 pytestmark = [
@@ -23,7 +23,7 @@ ENV = {"PYTHONPATH": str(ROOT)}
 DELAY = 2.5
 
 
-class Seen:
+class Observed:
     """What the watcher has printed."""
 
     def __init__(self, file: Path) -> None:
@@ -51,44 +51,46 @@ class Seen:
         """How many nodes are in a state."""
         self.news()
         nodes = self.ticks[-1]["nodes"] if self.ticks else {}
-        return sum(one["state"] == state for one in nodes.values())
+        return sum(node["state"] == state for node in nodes.values())
 
     def states(self, name: str, since: int) -> list[str]:
         """The states that a node has been in since a tick, each run of one once."""
         states = [tick["nodes"][name]["state"] for tick in self.ticks[since:]]
-        return [one for place, one in enumerate(states) if one not in states[place - 1 : place]]
+        return [
+            state for index, state in enumerate(states) if state not in states[index - 1 : index]
+        ]
 
 
 def test_a_node_that_is_cut_off_and_one_that_is_slow(tmp_path: Path) -> None:
     with network([*NAMES, "monitor"], tmp_path) as net:
         started = _start(net, tmp_path)
-        seen = Seen(tmp_path / "monitor")
-        assert until(lambda: seen.count("fresh") == len(NAMES), 40), (
-            seen.ticks[-1:] or (tmp_path / "monitor").read_text()
+        observed = Observed(tmp_path / "monitor")
+        assert until(lambda: observed.count("fresh") == len(NAMES), 40), (
+            observed.ticks[-1:] or (tmp_path / "monitor").read_text()
         )
 
         net.cut(LOST)
         net.spoil(SLOW, delay=DELAY, loss=0.05)
-        cut = len(seen.ticks)
-        assert until(lambda: seen.state(LOST)[1] == "no connection within 5 s", 30)
-        assert seen.states(LOST, cut) == ["fresh", "late", "stale", "down"]
-        reasons = [tick["nodes"][LOST]["reason"] for tick in seen.ticks[cut:]]
+        cut = len(observed.ticks)
+        assert until(lambda: observed.state(LOST)[1] == "no connection within 5 s", 30)
+        assert observed.states(LOST, cut) == ["fresh", "late", "stale", "down"]
+        reasons = [tick["nodes"][LOST]["reason"] for tick in observed.ticks[cut:]]
         assert "hung: no message for 15 s" in reasons
-        # What was said before it was cut off is not shown as if it held.
-        assert seen.ticks[-1]["nodes"][LOST]["values"] == 0
+        # What was sent before the cut is not shown as current.
+        assert observed.ticks[-1]["nodes"][LOST]["values"] == 0
 
-        assert {"late", "stale"} & set(seen.states(SLOW, cut))
-        for tick in seen.ticks[cut + 5 :]:
+        assert {"late", "stale"} & set(observed.states(SLOW, cut))
+        for tick in observed.ticks[cut + 5 :]:
             node = tick["nodes"][SLOW]
             if node["report"] is not None:  # as old as it is, however lately it came
                 assert tick["time"] - node["report"] > DELAY - 1.0
-        for tick in seen.ticks[cut:]:
+        for tick in observed.ticks[cut:]:
             assert {tick["nodes"][name]["state"] for name in WELL} == {"fresh"}
 
-        net.mend(LOST)
-        net.mend(SLOW)
-        assert until(lambda: all(seen.state(name)[0] == "fresh" for name in (LOST, SLOW)), 25)
-        assert all(one.poll() is None for one in started)
+        net.restore(LOST)
+        net.restore(SLOW)
+        assert until(lambda: all(observed.state(name)[0] == "fresh" for name in (LOST, SLOW)), 25)
+        assert all(process.poll() is None for process in started)
 
 
 def _start(net: Network, folder: Path) -> list[subprocess.Popen[bytes]]:

@@ -1,4 +1,4 @@
-"""`trntop export` and what listens to it, as processes: snapshot, relay, recording, analysis."""
+"""`trntop export` and its clients, as processes: snapshot, aggregator, recording, analysis."""
 
 import contextlib
 import json
@@ -27,9 +27,9 @@ def export(*arguments: str) -> Iterator[str]:
     ) as process:  # fmt: skip
         try:
             assert process.stderr is not None
-            told = re.search(r"http://\S+(?=/metrics)", process.stderr.readline())
-            assert told is not None
-            yield told[0]
+            match = re.search(r"http://\S+(?=/metrics)", process.stderr.readline())
+            assert match is not None
+            yield match[0]
         finally:
             process.terminate()
             assert process.wait(5) == 0
@@ -55,15 +55,15 @@ def snapshot(*sources: str) -> dict[str, dict[str, object]]:
 
 
 @pytest.mark.slow
-def test_a_relay_stands_in_for_its_nodes(tmp_path: Path) -> None:
+def test_an_aggregator_serves_its_nodes(tmp_path: Path) -> None:
     with (
-        export("sim:healthy?nodes=1&type=trn1.2xlarge") as one,
+        export("sim:healthy?nodes=1&type=trn1.2xlarge") as target,
         export("sim:healthy?nodes=2") as two,
     ):
-        port_one, port_two = (url.rpartition(":")[2] for url in (one, two))
-        sources = (f"http://127.0.0.1:{port_one}", f"http://127.0.0.2:9,127.0.0.1:{port_two}")
-        with export(*sources) as relay:
-            direct = snapshot(relay)
+        first_port, second_port = (url.rpartition(":")[2] for url in (target, two))
+        sources = (f"http://127.0.0.1:{first_port}", f"http://127.0.0.2:9,127.0.0.1:{second_port}")
+        with export(*sources) as aggregator:
+            direct = snapshot(aggregator)
             assert set(direct) == {"127.0.0.1", "127.0.0.2", "trn-000", "trn-001"}
             assert {name: node["state"] for name, node in direct.items()} == {
                 "127.0.0.1": "fresh", "127.0.0.2": "down", "trn-000": "fresh", "trn-001": "fresh",
@@ -72,33 +72,33 @@ def test_a_relay_stands_in_for_its_nodes(tmp_path: Path) -> None:
             assert isinstance(rows, list)
             assert rows[0]["reason"] == "connection refused: nothing listens there"
             assert all(node["simulated"] for name, node in direct.items() if name != "127.0.0.2")
-            page = httpx.get(f"{relay}/metrics", trust_env=False).text
+            page = httpx.get(f"{aggregator}/metrics", trust_env=False).text
             for name, up in (("127.0.0.1", 1), ("127.0.0.2", 0), ("trn-001", 1)):
                 assert f'trntop_source_up{{node="{name}",source="agent"}} {up}' in page
             assert page.count("\ntrn_node_neuroncore_utilization_mean_ratio{") == 3
-            detail = httpx.get(f"{relay}/metrics/detail", trust_env=False).text
+            detail = httpx.get(f"{aggregator}/metrics/detail", trust_env=False).text
             assert detail.count("\ntrn_node_clock_offset_seconds{") == 3
             kept = tmp_path / "run.jsonl.zst"
-            run("record", "--max-seconds", "5", "-o", str(kept), relay)
+            run("record", "--max-seconds", "5", "-o", str(kept), aggregator)
             again = snapshot(str(kept))
             assert {name for name, node in again.items() if node["values"]} == {
                 "127.0.0.1", "trn-000", "trn-001",
             }  # fmt: skip
-            report = json.loads(run("analyze", "--json", "--seconds", "4", relay))
+            report = json.loads(run("analyze", "--json", "--seconds", "4", aggregator))
             assert report["nodes"] == 4
             assert report["simulated"]
 
 
-def test_a_relay_of_one_node_is_not_taken_for_it() -> None:
-    with export("sim:healthy?nodes=1&type=trn1.2xlarge") as one:
-        port = one.rpartition(":")[2]
-        with export(f"http://localhost:{port}") as relay:
-            assert set(snapshot(relay)) == {"localhost"}
+def test_an_aggregator_of_one_node_is_not_mistaken_for_it() -> None:
+    with export("sim:healthy?nodes=1&type=trn1.2xlarge") as target:
+        port = target.rpartition(":")[2]
+        with export(f"http://localhost:{port}") as aggregator:
+            assert set(snapshot(aggregator)) == {"localhost"}
 
 
-def test_without_a_terminal_the_dashboard_prints_what_an_agent_says() -> None:
-    with export("sim:healthy?nodes=1&type=trn1.2xlarge") as one:
-        port = one.rpartition(":")[2]
+def test_without_a_terminal_the_dashboard_prints_the_data_of_an_agent() -> None:
+    with export("sim:healthy?nodes=1&type=trn1.2xlarge") as target:
+        port = target.rpartition(":")[2]
         text = run(f"127.0.0.1:{port}")
     assert "SIMULATED" in text
     assert re.search(r"127\.0\.0\.1\s+fresh\s+training", text)

@@ -1,4 +1,4 @@
-"""Misspelled command lines: each gets one line that says what to type instead."""
+"""Misspelled command lines: each gets one line with what to type instead."""
 
 import json
 from pathlib import Path
@@ -66,9 +66,9 @@ def test_a_typo_gets_the_right_spelling(
 def test_a_word_that_resembles_nothing_gets_no_suggestion(
     line: str, answer: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = refused(line.split(), capsys)
-    assert said.startswith(answer)
-    assert "did you mean" not in said
+    message = refused(line.split(), capsys)
+    assert message.startswith(answer)
+    assert "did you mean" not in message
 
 
 @pytest.mark.parametrize(

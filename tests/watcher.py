@@ -1,7 +1,7 @@
-"""Watches sources as the dashboard does, and prints what is seen of each node: one JSON a tick.
+"""Watches sources as the dashboard does, and prints what is observed of each node: one JSON a tick.
 
-Run as `watcher.py SOURCE …`; it ends when it is told to. A line is node → state, reason, seconds
-since the agent was heard last, and unix time of its simulated neuron-monitor's newest report by our
+Run as `watcher.py SOURCE …`; it ends at a signal. A line is node → state, reason, seconds
+since the agent was last seen, and unix time of its simulated neuron-monitor's newest report by our
 clock (null where there is none).
 """
 
@@ -16,9 +16,9 @@ from trntop.core.settings import Settings
 from trntop.core.source_spec import parse_all
 
 
-def seen(node: NodeView, now: float) -> dict[str, object]:
+def observed(node: NodeView, now: float) -> dict[str, object]:
     """One node of a view."""
-    sources = {one.name: one for one in node.frame.sources}
+    sources = {source.name: source for source in node.frame.sources}
     agent, report = sources[AGENT], sources.get(NEURON_MONITOR)
     return {
         "state": node.state,
@@ -34,7 +34,7 @@ def main() -> None:
     session = opening.session(parse_all(sys.argv[1:]), Settings())
 
     def show(view: View) -> None:
-        nodes = {name: seen(node, view.time) for name, node in view.cluster.nodes.items()}
+        nodes = {name: observed(node, view.time) for name, node in view.cluster.nodes.items()}
         print(json.dumps({"time": view.time, "nodes": nodes}), flush=True)
 
     session.subscribe(show)

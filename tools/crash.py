@@ -31,7 +31,7 @@ from typing import NamedTuple, TypeVar
 
 import httpx
 
-from tests.collectors.notebook import alive, pids
+from tests.collectors.recording_sink import alive, pids
 from tests.test_end_to_end import FAKE, ROOT
 from tests.tui.screens import Screen
 from trntop.core.model import Reading
@@ -138,7 +138,7 @@ class Crash:
         self._pause(0.5, 5.0)
         ended = time.time()
         end(process)
-        found = [one for one in open_recording(path) if one.source == "neuron-monitor"]
+        found = [reading for reading in open_recording(path) if reading.source == "neuron-monitor"]
         faults = gone(noted)
         newest = found[-1].time if found else began
         if ended - newest > FLUSH_SECONDS + PERIOD + LATE:
@@ -176,7 +176,7 @@ class Crash:
             end(second)
         if lost:
             faults.append(f"lost: {lost}")
-        if left := [one.name for one in state.iterdir() if one.suffix == ".new"]:
+        if left := [path.name for path in state.iterdir() if path.suffix == ".new"]:
             faults.append(f"left: {left}")
         return Result(len(kept), len(lost), tuple(faults))
 
@@ -195,7 +195,7 @@ class Crash:
             screen.process.send_signal(signal.SIGKILL)
             screen.process.wait()
         faults = gone(noted)
-        if left := [str(one) for one in (self._folder / "tmp").iterdir()]:
+        if left := [str(path) for path in (self._folder / "tmp").iterdir()]:
             faults.append(f"left: {left}")
         return Result(0, 0, tuple(faults))
 
@@ -272,8 +272,8 @@ def served(process: "subprocess.Popen[str]") -> str:
     """Host and port of an exporter."""
     assert process.stderr is not None
     for line in process.stderr:
-        if told := re.search(r"http://(\S+)/metrics", line):
-            return told[1]
+        if match := re.search(r"http://(\S+)/metrics", line):
+            return match[1]
     raise RuntimeError("it does not serve")
 
 
@@ -312,9 +312,12 @@ def main() -> int:
     print("|---|---|---|---|---|---|")
     failed = False
     for name, results in crash(kills, args.seed).items():
-        handed, lost = sum(one.handed for one in results), sum(one.lost for one in results)
-        most = max(one.lost for one in results)
-        faults = [fault for one in results for fault in one.faults]
+        handed, lost = (
+            sum(result.handed for result in results),
+            sum(result.lost for result in results),
+        )
+        most = max(result.lost for result in results)
+        faults = [fault for result in results for fault in result.faults]
         failed |= bool(faults)
         print(f"| {name} | {len(results)} | {handed:,} | {lost:,} | {most} | {len(faults)} |")
         for fault in faults:

@@ -292,7 +292,7 @@ def _messages() -> list[bytes]:
     for view in _views()[-3:]:
         (node,) = view.cluster.nodes.values()
         changed, frame = encoder.messages(node, 1)
-        found += [wire.framed(one) for one in (*changed, frame)]
+        found += [wire.framed(message) for message in (*changed, frame)]
     return found
 
 
@@ -376,7 +376,7 @@ def _intact(data: bytes) -> None:
 @cache
 def _checked_readings() -> frozenset[Reading]:
     readings = list(open_recording(FIXTURES / "every-source-1-node.jsonl.zst"))[:40]
-    return frozenset(one for one in readings if len(one.data) < 400)
+    return frozenset(reading for reading in readings if len(reading.data) < 400)
 
 
 def _checked_seeds() -> list[bytes]:
@@ -393,7 +393,7 @@ def _checked_seeds() -> list[bytes]:
 
 
 def _history(data: bytes) -> None:
-    blocks = [backfill.decode(one) for one in wire.FrameReader().feed(data)]
+    blocks = [backfill.decode(block) for block in wire.FrameReader().feed(data)]
     monitor = Monitor(Settings())
     for reading in backfill_readings("n", blocks, 0.0, NOW + 60):
         monitor.feed(reading)
@@ -415,7 +415,7 @@ def _judges(data: bytes) -> None:
 def _judge_seeds() -> list[bytes]:
     from trntop.remote import judges
 
-    incidents = [judges.encoded(one) for view in _views() for one in view.incidents]
+    incidents = [judges.encoded(incident) for view in _views() for incident in view.incidents]
     return list(judges.messages(
         "ab", NOW, NOW - 60, 0.0, aggregated=True, first=True, changed=incidents[-2:], gone={"x"},
         coverage=_views()[-1].coverage,
@@ -539,7 +539,7 @@ SURFACES: dict[str, Surface] = {
     "page": Surface(_page, lambda: [PAGE]),
     "wire": Surface(_wire, _wire_seeds),
     "monitor": Surface(_monitor, lambda: [
-        *_wire_seeds()[:1], *(wire.framed(one) for one in _judge_seeds())
+        *_wire_seeds()[:1], *(wire.framed(seed) for seed in _judge_seeds())
     ]),
     "history": Surface(_history, _history_seeds),
     "judges": Surface(_judges, _judge_seeds),

@@ -24,7 +24,7 @@ from textual.strip import Strip
 WIDTH, HEIGHT = 10, 19
 """Of a cell."""
 BASE = 15
-"""From a cell's top to the line that characters stand on."""
+"""From a cell's top to the baseline of characters."""
 MARGIN = 10
 FONT = "16.6px ui-monospace,Menlo,'DejaVu Sans Mono',monospace"
 BLOCKS = "▁▂▃▄▅▆▇█"
@@ -115,24 +115,24 @@ class _Page:
         x, top = 0, HEIGHT * row
         behind, blocks, texts = _Runs(), _Runs(), _Runs()
         for text, style, _ in chain.from_iterable(strips):
-            fill, ground, look = _style(style or Style(), self._ground)
+            fill, ground, font = _style(style or Style(), self._ground)
             behind.add(x, text, ground)
             for char in text:
                 if char in BLOCKS:
                     blocks.add(x, char, fill, char)
-                elif char == " " and LINE not in look:
+                elif char == " " and LINE not in font:
                     texts.add(x, char)
                 else:
-                    texts.add(x, char, fill, look)
+                    texts.add(x, char, fill, font)
                 x += cell_len(char)
-        for place, text, (ground,) in behind.found:
+        for index, text, (ground,) in behind.found:
             if ground != self._ground:
-                self._area(self._behind, ground, place, cell_len(text), top, HEIGHT)
-        for place, text, (fill, char) in blocks.found:
+                self._area(self._behind, ground, index, cell_len(text), top, HEIGHT)
+        for index, text, (fill, char) in blocks.found:
             high = HEIGHT * (BLOCKS.index(char) + 1) / 8
-            self._area(self._blocks, fill, place, len(text), top + HEIGHT - high, high)
-        for place, text, (fill, look) in texts.found:
-            self._text(place, top, text, fill, look)
+            self._area(self._blocks, fill, index, len(text), top + HEIGHT - high, high)
+        for index, text, (fill, font) in texts.found:
+            self._text(index, top, text, fill, font)
 
     @staticmethod
     def _area(
@@ -142,10 +142,10 @@ class _Page:
         path = f"M{WIDTH * x} {y:g}h{wide}v{high:g}h-{wide}z"
         areas.setdefault(fill, []).append(path)
 
-    def _text(self, x: int, top: int, text: str, fill: str, look: str) -> None:
-        drawn = text if LINE in look else text.rstrip()
+    def _text(self, x: int, top: int, text: str, fill: str, font: str) -> None:
+        drawn = text if LINE in font else text.rstrip()
         cells = cell_len(drawn)
-        name = self._classes.setdefault(f"fill:{fill}{look}", f"c{len(self._classes)}")
+        name = self._classes.setdefault(f"fill:{fill}{font}", f"c{len(self._classes)}")
         # Fonts differ in width; this holds the columns together.
         span = f' textLength="{WIDTH * cells}"' if cells > 1 else ""
         self._texts.append(
@@ -167,19 +167,19 @@ def _areas(areas: dict[str, list[str]]) -> str:
 
 
 class _Runs:
-    """Texts of a row; those that follow each other and look alike are one."""
+    """Texts of a row; adjacent ones of the same style are one."""
 
     def __init__(self) -> None:
         self.found: list[tuple[int, str, tuple[str, ...]]] = []
-        """Where each begins, what it says, and how it looks."""
+        """Where each begins, its text, and its style."""
         self._end = -1
 
-    def add(self, x: int, text: str, *look: str) -> None:
-        """Adds a text; one without a look is blank, and looks like what is before it."""
-        joins = self._end == x and (not look or self.found[-1][2] == look)
-        if not joins and not look:
+    def add(self, x: int, text: str, *font: str) -> None:
+        """Adds a text; one without a style is blank, and continues the style before it."""
+        joins = self._end == x and (not font or self.found[-1][2] == font)
+        if not joins and not font:
             return
-        start, before, same = self.found.pop() if joins else (x, "", look)
+        start, before, same = self.found.pop() if joins else (x, "", font)
         self.found.append((start, before + text, same))
         self._end = x + cell_len(text)
 
@@ -193,9 +193,9 @@ def _style(style: Style, ground: str) -> tuple[str, str, str]:
         fill, behind = behind, fill
     if style.dim:
         fill = Blend.parse(fill).blend(Blend.parse(behind), DIM).hex6.lower()
-    look = ";font-weight:bold" * bool(style.bold) + ";font-style:italic" * bool(style.italic)
+    font = ";font-weight:bold" * bool(style.bold) + ";font-style:italic" * bool(style.italic)
     lines = ["underline"] * bool(style.underline) + ["line-through"] * bool(style.strike)
-    return fill, behind, look + (f";{LINE}:{' '.join(lines)}" if lines else "")
+    return fill, behind, font + (f";{LINE}:{' '.join(lines)}" if lines else "")
 
 
 def _hex(color: Color | None) -> str:

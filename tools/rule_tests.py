@@ -2,7 +2,7 @@
 
 https://prometheus.io/docs/prometheus/latest/configuration/unit_testing_rules/
 
-For every alert there are cases in which all is well, it fires, the series end, the exporter
+For every alert there are cases in which all is healthy, it fires, the series end, the exporter
 restarts, and there is no data.
 """
 
@@ -38,8 +38,10 @@ Input = tuple[str, str]
 
 
 def unit_tests(groups: Sequence[Group]) -> str:
-    """The tests of these groups, whose rule file is `RULE_FILE` beside them."""
-    alerts = {one.alert: one for group in groups for one in group.rules if isinstance(one, Alert)}
+    """The tests of these groups, whose rule file is `RULE_FILE` next to them."""
+    alerts = {
+        rule.alert: rule for group in groups for rule in group.rules if isinstance(rule, Alert)
+    }
     kinds = {
         alerts[f"{name}NoData"].labels["kind"]: (alert, alerts[f"{name}NoData"])
         for name, alert in alerts.items()
@@ -110,25 +112,25 @@ def _test(name: str, inputs: Sequence[Input], *expected: Value) -> Test:
     return {
         "name": name,
         "interval": "1m",
-        "input_series": [{"series": one, "values": values} for one, values in inputs],
+        "input_series": [{"series": series, "values": values} for series, values in inputs],
         "alert_rule_test": list(expected),
     }
 
 
 def _run(*parts: tuple[object, int]) -> str:
-    """Values in promtool's notation, each with the number of minutes it stands."""
+    """Values in promtool's notation, each with the number of minutes it lasts."""
     return " ".join(
         f"_x{minutes}" if value == "_" else f"{value}x{minutes - 1}" if minutes > 1 else str(value)
         for value, minutes in parts
     )
 
 
-def _exporter(up: str, told: str = "") -> list[Input]:
-    """An exporter of one node, and when it says something of itself; `up` by default."""
+def _exporter(up: str, gauges: str = "") -> list[Input]:
+    """An exporter of one node, and the values of its own gauges; `up` by default."""
     return [
         (series("up", **NODE), up),
-        (series("trntop_build_info", version="1", python="3", **NODE), told or up),
-        (series("trntop_nodes", **NODE), told or up),
+        (series("trntop_build_info", version="1", python="3", **NODE), gauges or up),
+        (series("trntop_nodes", **NODE), gauges or up),
     ]
 
 
@@ -150,7 +152,7 @@ def _of_incidents(kinds: Mapping[str, tuple[Alert, Alert]]) -> Iterator[Test]:
     }  # fmt: skip
 
     def counts(*parts: tuple[object, int]) -> list[Input]:
-        """What it says of how many there are."""
+        """The number of incidents that it exports."""
         return [
             (series(f"{METRIC_PREFIX}incidents", kind=kind, **NODE), _run(*parts)) for kind in kinds
         ]
@@ -158,12 +160,11 @@ def _of_incidents(kinds: Mapping[str, tuple[Alert, Alert]]) -> Iterator[Test]:
     def incidents(*parts: tuple[object, int], target: Mapping[str, str] = NODE) -> Iterator[Input]:
         """When they last, by the times at which they opened."""
         active = [(value if isinstance(value, str) else 1, minutes) for value, minutes in parts]
-        for one in labels.values():
-            place = {**one, **target}
-            yield series(f"{METRIC_PREFIX}incident_active", **place), _run(*active)
-            yield (
-                series(f"{METRIC_PREFIX}incident_opened_timestamp_seconds", **place), _run(*parts),
-            )  # fmt: skip
+        for label in labels.values():
+            label_set = {**label, **target}
+            yield series(f"{METRIC_PREFIX}incident_active", **label_set), _run(*active)
+            opened = series(f"{METRIC_PREFIX}incident_opened_timestamp_seconds", **label_set)
+            yield opened, _run(*parts)
 
     def fire(minute: int, since: int) -> list[Value]:
         return [
@@ -258,19 +259,19 @@ def _of_watch(alerts: Mapping[str, Alert]) -> Iterator[Test]:
     down, absent, no_node = (alerts[f"Trntop{name}"] for name in ("Down", "Absent", "NoNode"))
     none: tuple[Mapping[str, str], str] = ({}, "1")
     lost: tuple[Mapping[str, str], str] = (NODE, "0")
-    told = _run((1, 10), ("stale", 1))
+    gauges = _run((1, 10), ("stale", 1))
     yield _test(
         "the exporter: healthy", _exporter(ALWAYS),
         _at(30, down), _at(30, absent), _at(30, no_node),
     )  # fmt: skip
     yield _test(
         "the exporter: firing, it does not answer",
-        _exporter(_run((1, 10), (0, 50)), told),
+        _exporter(_run((1, 10), (0, 50)), gauges),
         _at(14, down), _at(15, down, lost), _at(30, absent), _at(30, no_node),
     )  # fmt: skip
     yield _test(
         "the exporter: stale, the target is gone",
-        _exporter(told),
+        _exporter(gauges),
         _at(14, absent), _at(15, absent, _matched(absent, none)), _at(15, down), _at(15, no_node),
     )  # fmt: skip
     yield _test(
@@ -302,36 +303,37 @@ def _matched(absent: Alert, firing: tuple[Mapping[str, str], str]) -> tuple[Mapp
 
 
 def _of_sources(alert: Alert) -> Iterator[Test]:
-    def told(source: str, *parts: tuple[object, int], heard: bool = True) -> list[Input]:
-        """Whether a source is up, and its age if it was ever heard."""
+    def source_series(source: str, *parts: tuple[object, int], is_up: bool = True) -> list[Input]:
+        """Whether a source is up, and its age if it was ever up."""
         labels = {"node": "trn-001", "source": source, **NODE}
         ages = [("stale" if value == "stale" else 2, minutes) for value, minutes in parts]
         up = (series("trntop_source_up", **labels), _run(*parts))
-        return [up, (series("trntop_source_age_seconds", **labels), _run(*ages))][: 1 + heard]
+        return [up, (series("trntop_source_age_seconds", **labels), _run(*ages))][: 1 + is_up]
 
     def fires(source: str) -> tuple[Mapping[str, str], str]:
         return {"node": "trn-001", "source": source, **NODE}, "0"
 
-    yield _test("a source: healthy", told("efa", (1, 60)), _at(30, alert))
+    yield _test("a source: healthy", source_series("efa", (1, 60)), _at(30, alert))
     yield _test(
         "a source: firing, but not for one that may rest or need not be there",
         [
-            *told("efa", (1, 5), (0, 55)), *told("steps", (0, 60)),
-            *told("pod-resources", (0, 60), heard=False),
+            *source_series("efa", (1, 5), (0, 55)), *source_series("steps", (0, 60)),
+            *source_series("pod-resources", (0, 60), is_up=False),
         ],
         _at(14, alert), _at(15, alert, fires("efa")),
     )  # fmt: skip
     yield _test(
         "a source: firing, never heard and yet on every node",
-        told(NEURON_MONITOR, (0, 60), heard=False),
+        source_series(NEURON_MONITOR, (0, 60), is_up=False),
         _at(9, alert), _at(10, alert, fires(NEURON_MONITOR)),
     )  # fmt: skip
     yield _test(
-        "a source: stale", told("efa", (0, 20), ("stale", 1)),
+        "a source: stale", source_series("efa", (0, 20), ("stale", 1)),
         _at(19, alert, fires("efa")), _at(20, alert),
     )  # fmt: skip
     yield _test(
-        "a source: reset, it comes back in time", told("efa", (0, 8), (1, 2), (0, 8), (1, 40)),
+        "a source: reset, it comes back in time",
+        source_series("efa", (0, 8), (1, 2), (0, 8), (1, 40)),
         _at(10, alert), _at(17, alert), _at(30, alert),
     )  # fmt: skip
     yield _test("a source: absent", _exporter(ALWAYS), _at(30, alert))
@@ -367,9 +369,13 @@ def _of_peers(alert: Alert) -> Iterator[Test]:
         """Four nodes of a job, of which the last computes for `last` seconds."""
         inputs = []
         for number, node in enumerate(nodes):
-            place = {"job": "trntop", "instance": f"exporter-{number % exporters}", "node": node}
-            compute = series(f"{METRIC_PREFIX}job_compute_seconds", training_job=JOB, **place)
-            inputs.append((series(f"{METRIC_PREFIX}instance_info", **place), _run((1, 60))))
+            label_set = {
+                "job": "trntop",
+                "instance": f"exporter-{number % exporters}",
+                "node": node,
+            }
+            compute = series(f"{METRIC_PREFIX}job_compute_seconds", training_job=JOB, **label_set)
+            inputs.append((series(f"{METRIC_PREFIX}instance_info", **label_set), _run((1, 60))))
             inputs.append((compute, last if node == nodes[-1] else first or _run((2, 60))))
         return inputs
 
@@ -385,14 +391,15 @@ def _of_peers(alert: Alert) -> Iterator[Test]:
     yield _test(
         "peers: healthy, all slow down", run(slower, first=slower), _at(30, alert), _at(40, alert)
     )
-    told = [({"training_job": JOB, "job": "trntop", "instance": f"exporter-{number}", "node": node},
+    ratios = [
+        ({"training_job": JOB, "job": "trntop", "instance": f"exporter-{number}", "node": node},
              times if node == nodes[-1] else 1.0)
             for number, node in enumerate(nodes)]  # fmt: skip
     yield {
         **_test("peers: firing", run(slower), _at(24, alert), _at(29, alert, fires)),
         "promql_expr_test": [
-            _expression("node", "job_compute_seconds:ratio_to_median", told, 29),
-            _expression("node", "job_compute_seconds:ratio_to_median_topk", told, 30),
+            _expression("node", "job_compute_seconds:ratio_to_median", ratios, 29),
+            _expression("node", "job_compute_seconds:ratio_to_median_topk", ratios, 30),
             _expression("training_job", "job_compute_seconds:ratio_to_median_max", _job(times), 29),
         ],
     }
@@ -419,12 +426,12 @@ def _of_recordings() -> Test:
         "name": "recordings: two nodes",
         "interval": "1m",
         "input_series": [
-            {"series": series(f"{METRIC_PREFIX}{name}", **labels, **place), "values": values}
+            {"series": series(f"{METRIC_PREFIX}{name}", **labels, **label_set), "values": values}
             for name, labels, both in _TWO_NODES
-            for place, values in zip(_PLACES, both, strict=True)
+            for label_set, values in zip(_LABEL_SETS, both, strict=True)
             if values
         ],
-        "promql_expr_test": [_expression(*one, 13) for one in _TOLD],
+        "promql_expr_test": [_expression(*test, 13) for test in _REPORTED],
     }
 
 
@@ -440,17 +447,17 @@ def _expression(level: str, metric: str, expected: "_Expected", minute: int) -> 
     }
 
 
-_PLACES: tuple[Mapping[str, str], ...] = tuple(
+_LABEL_SETS: tuple[Mapping[str, str], ...] = tuple(
     {"job": "trntop", "instance": f"{node}:10042", "node": node, "provenance": "simulated"}
     for node in ("trn-001", "trn-002")
 )
 _STEADY = "0+60x40"
-_ANEW = "0+60x10 0+60x30"
+_AGAIN = "0+60x10 0+60x30"
 """Restarts after ten minutes: from then on its rate over five is 240 s of 300, never below 0."""
 
 
 def _gauges(first: object, second: object) -> tuple[str, ...]:
-    """Two values that stay; empty for a node that does not tell."""
+    """Two values that stay; empty for a node that does not report."""
     return tuple("" if value == "" else f"{value}x40" for value in (first, second))
 
 
@@ -478,9 +485,9 @@ _TWO_NODES: tuple[tuple[str, Mapping[str, str], tuple[str, ...]], ...] = (
     ("node_efa_tx_imbalance_ratio", {}, _gauges(0.25, 0.5)),
     ("node_device_latency_p99_seconds", {}, _gauges(2, 4)),
     ("node_devices", {}, _gauges(16, 16)),
-    ("node_executions_completed_total", {}, (_STEADY, _ANEW)),
+    ("node_executions_completed_total", {}, (_STEADY, _AGAIN)),
     ("node_executions_failed_total", {}, ("0x40", "0+15x40")),
-    ("efa_tx_bytes_total", {"efa_device": "rdmap0"}, (_STEADY, _ANEW)),
+    ("efa_tx_bytes_total", {"efa_device": "rdmap0"}, (_STEADY, _AGAIN)),
     ("efa_tx_bytes_total", {"efa_device": "rdmap1"}, (_STEADY, "")),
     ("job_info", _RUN, _gauges(1, 1)),
     ("job_ranks", _RUN, _gauges(3, 1)),
@@ -507,15 +514,15 @@ def _job(value: float) -> _Expected:
     return (({**_RUN, **_WHOLE}, value),)
 
 
-_TOLD: tuple[tuple[str, str, _Expected], ...] = (
-    ("node", "efa_tx_bytes:rate5m", ((_PLACES[0], 2), (_PLACES[1], 0.8))),
-    ("node", "node_executions_completed:rate5m", ((_PLACES[0], 1), (_PLACES[1], 0.8))),
-    ("node", "node_executions_failed:rate5m", ((_PLACES[0], 0), (_PLACES[1], 0.25))),
+_REPORTED: tuple[tuple[str, str, _Expected], ...] = (
+    ("node", "efa_tx_bytes:rate5m", ((_LABEL_SETS[0], 2), (_LABEL_SETS[1], 0.8))),
+    ("node", "node_executions_completed:rate5m", ((_LABEL_SETS[0], 1), (_LABEL_SETS[1], 0.8))),
+    ("node", "node_executions_failed:rate5m", ((_LABEL_SETS[0], 0), (_LABEL_SETS[1], 0.25))),
     ("node", "job_compute_seconds:ratio_to_median", ()),
-    ("node", "node_efa_retransmit_max_ratio:topk", ((_PLACES[0], 0.25), (_PLACES[1], 0.5))),
+    ("node", "node_efa_retransmit_max_ratio:topk", ((_LABEL_SETS[0], 0.25), (_LABEL_SETS[1], 0.5))),
     ("node", "node_neuroncore_utilization_mean_ratio:bottomk",
-     ((_PLACES[0], 0.5), (_PLACES[1], 1))),
-    ("node", "node_device_memory_used_max_ratio:topk", ((_PLACES[0], 0.25),)),
+     ((_LABEL_SETS[0], 0.5), (_LABEL_SETS[1], 1))),
+    ("node", "node_device_memory_used_max_ratio:topk", ((_LABEL_SETS[0], 0.25),)),
     ("cluster", "instance_info:count",
      _cluster(2, instance_type="trn2.48xlarge", simulated="true")),
     ("cluster", "node_phase:count", _cluster(2, phase="training")),

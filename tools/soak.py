@@ -141,8 +141,8 @@ def soak(seconds: float, settle: float) -> list[Sample]:
         loop = Restarted(
             sys.executable, "-c", LOOP, TRNTOP_STEPS=f"unix:{socket}", TRNTOP_JOB="job-{run}",
         )  # fmt: skip
-        for one in (steady, other, loop):
-            stack.callback(one.kill)
+        for process in (steady, other, loop):
+            stack.callback(process.kill)
         scrapes = [Scrape("trntop", [STEADY, RESTARTED])]
         server = stack.enter_context(prometheus(store, scrapes, interval=1.0))
         server.until("sum(up) == 2", seconds=MINUTE)

@@ -11,7 +11,7 @@ take most of the time; everything behind the decoders is the pipeline and analyz
 Healthy kinds are ordinary runs: any incident there is a false alarm. In faulty kinds an incident is
 right if it has a kind that the truth accepts, and comes from 2 s before the onset to 60 s after the
 end. Delays are from the onset to `detected_at`. An incident whose node or summary names a node that
-is not to blame names an innocent. Where no source shows who is to blame (a hang in which all cores
+is not faulty names an innocent. Where no source shows which node it is (a hang in which all cores
 spin), an incident without a node is right. Detectors are tuned with `--tune`, whose seeds are not
 those of the report.
 """

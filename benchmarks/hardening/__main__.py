@@ -14,7 +14,7 @@ from benchmarks.hardening.score import Outcome, analyze, table
 REPORTED, TUNED = 70_000, 20_000
 """First seeds."""
 RUNS = 8
-"""Of each kind, unless --seeds or --hours says otherwise."""
+"""Of each kind, unless --seeds or --hours is given."""
 
 
 def pairs(kinds: list[str], seeds: range | None, first: int) -> Iterator[tuple[str, int]]:
@@ -66,13 +66,13 @@ def main() -> int:
         parser.error(f"unknown kind: {', '.join(unknown)}; known are {', '.join(HEALTHY | FAULTY)}")
     first = TUNED if args.tune else REPORTED
     seeds = args.seeds or (None if args.hours else range(first, first + RUNS))
-    known = []
+    done = []
     hours = args.hours or float("inf")
-    for one in outcomes(pairs(chosen, seeds, first), hours, args.jobs, args.period):
-        known.append(one)
-        for line in one.lines() if args.verbose else ():
+    for outcome in outcomes(pairs(chosen, seeds, first), hours, args.jobs, args.period):
+        done.append(outcome)
+        for line in outcome.lines() if args.verbose else ():
             print(line, flush=True)
-    for line in table(known):
+    for line in table(done):
         print(line)
     return 0
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from benchmarks.hardening.physics import Fault, Job, Pauses, run
-from benchmarks.hardening.telemetry import FIRST_PID, HELD, World, cards
+from benchmarks.hardening.telemetry import FIRST_PID, HELD, World, efa_names
 from trntop.core.model import Column
 
 T = TypeVar("T")
@@ -23,10 +23,10 @@ class Truth:
     onset: float
     end: float
     culprits: tuple[str, ...] = ()
-    """Nodes to blame; an incident names the only one, or none of several."""
+    """Faulty nodes; an incident names the only one, or none of several."""
     component: str | None = None
     optional: bool = False
-    """Whether no source shows which node is to blame."""
+    """Whether no source shows which node is faulty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class Maker:
             ranks=self.pick(1, 1, 1, 2, 4),
         )  # fmt: skip
 
-    def one(
+    def single_job(
         self, nodes: range | None = None, stages: int = 1, uneven: float = 0.15,
         slower: float = 1.0, period: float = 0.0, **changes: Any,
     ) -> Run:  # fmt: skip
@@ -129,7 +129,7 @@ def name(node: int) -> str:
 def _pipeline(m: Maker, *, declared: bool) -> Run:
     stages = m.pick(2, 4)
     nodes = range(stages * m.count(2, 4))
-    return m.one(nodes, stages, uneven=0.25, declared=declared, micro=m.pick(16, 32))
+    return m.single_job(nodes, stages, uneven=0.25, declared=declared, micro=m.pick(16, 32))
 
 
 def _inference(m: Maker) -> Run:
@@ -181,40 +181,40 @@ def _elastic(m: Maker) -> Run:
 
 ANY = ("ranks", "rank0", "none", "log")
 HEALTHY: Mapping[str, Callable[[Maker], Run]] = {
-    "plain": lambda m: m.one(),
+    "plain": lambda m: m.single_job(),
     "pipeline-declared": lambda m: _pipeline(m, declared=True),
     "pipeline-undeclared": lambda m: _pipeline(m, declared=False),
-    "accumulation": lambda m: m.one(
+    "accumulation": lambda m: m.single_job(
         slower=m.between(3, 8), micro=m.pick(64, 128), fusion=m.chance(0.2), telemetry=m.pick(*ANY)
     ),
-    "evaluation": lambda m: m.one(
+    "evaluation": lambda m: m.single_job(
         evaluations=Pauses(m.between(120, 300), m.between(15, 70), reported=m.chance(0.4)),
         telemetry=m.pick(*ANY),
         period=m.pick(1.0, 5.0, 5.0),
     ),
-    "experts": lambda m: m.one(
+    "experts": lambda m: m.single_job(
         wander=m.between(0.015, 0.04), telemetry=m.pick("ranks", "ranks", "none")
     ),
-    "checkpoints": lambda m: m.one(
+    "checkpoints": lambda m: m.single_job(
         checkpoints=Pauses(
             m.between(80, 240), m.between(8, 40), m.pick("disk", "lustre", "s3", "async"),
             m.chance(0.4), alone=m.chance(0.3), spin=m.chance(0.3),
         ),
         telemetry=m.pick(*ANY),
     ),
-    "epochs": lambda m: m.one(
+    "epochs": lambda m: m.single_job(
         epochs=Pauses(m.between(120, 300), m.between(8, 40)), telemetry=m.pick(*ANY)
     ),
-    "rank0": lambda m: m.one(telemetry="rank0", wander=m.between(0, 0.01)),
-    "log": lambda m: m.one(
+    "rank0": lambda m: m.single_job(telemetry="rank0", wander=m.between(0, 0.01)),
+    "log": lambda m: m.single_job(
         telemetry="log", log_every=m.pick(1, 1, 10), wander=m.between(0, 0.01)
     ),
-    "no-telemetry": lambda m: m.one(telemetry="none", wander=m.between(0, 0.01)),
+    "no-telemetry": lambda m: m.single_job(telemetry="none", wander=m.between(0, 0.01)),
     "inference": _inference,
     "unnamed-jobs": _unnamed,
     "elastic": _elastic,
-    "hiccups": lambda m: m.one(hiccups=m.between(10, 40), telemetry=m.pick("ranks", *ANY)),
-    "loader-warm-up": lambda m: m.one(
+    "hiccups": lambda m: m.single_job(hiccups=m.between(10, 40), telemetry=m.pick("ranks", *ANY)),
+    "loader-warm-up": lambda m: m.single_job(
         begin=m.between(0, 60), startup=m.between(20, 90), loader=m.between(30, 150),
         first_step=m.pick(1, 12_000), telemetry=m.pick("ranks", *ANY),
     ),
@@ -223,7 +223,7 @@ HEALTHY: Mapping[str, Callable[[Maker], Run]] = {
 # --- faulty ----------------------------------------------------------------------------------
 
 
-class Scene:
+class Drawing:
     """A job of which one node has a fault for some minutes."""
 
     def __init__(self, m: Maker, stages: int = 1, **changes: Any) -> None:
@@ -252,7 +252,7 @@ class Scene:
         culprits: tuple[int, ...] | None = None, optional: bool = False, onset: float | None = None,
         end: float | None = None, **options: Any,
     ) -> Run:  # fmt: skip
-        """The run, in which by default the node is to blame while its fault lasts."""
+        """The run, in which by default the node is faulty while its fault lasts."""
         truth = Truth(
             kinds,
             max(faults[0].begin, 0.0) if onset is None else onset,
@@ -268,21 +268,21 @@ class Scene:
 
 
 def _slow(m: Maker, *, stages: bool = False, started: bool = False) -> Run:
-    s = Scene(m, m.pick(2, 4) if stages else 1, declared=m.chance(0.3))
+    s = Drawing(m, m.pick(2, 4) if stages else 1, declared=m.chance(0.3))
     s.job.telemetry = "ranks" if stages or m.chance(0.7) else "none"
     fault = s.fault("slow", m.between(0.18 if started else 0.1 if stages else 0.08, 0.6))
     return s.run(replace(fault, begin=-1.0) if started else fault, kinds=("straggler",))
 
 
 def _slow_device(m: Maker) -> Run:
-    s = Scene(m, telemetry="ranks", ranks=16)
+    s = Drawing(m, telemetry="ranks", ranks=16)
     fault = s.fault("slow-device", m.between(0.08, 0.6))
     return s.run(fault, kinds=("straggler",), component=f"device:{s.part}")
 
 
 def _throttled(m: Maker) -> Run:
     """Servers under full load; one device of one of them has a lower clock."""
-    s = Scene(m)
+    s = Drawing(m)
     served = {node: np.full(int(s.end) + 100, 0.99) for node in range(s.nodes)}
     fault, device = s.fault("throttled", 0.24), f"device:{s.part}"
     truth = Truth(("straggler",), s.onset, s.end, (name(s.node),), device)
@@ -292,25 +292,25 @@ def _throttled(m: Maker) -> Run:
 
 
 def _efa(m: Maker, way: str) -> Run:
-    s = Scene(m)
+    s = Drawing(m)
     fault = s.fault("efa", 0.45 if way == "share" else m.between(0.12, 0.6), way)
     if way == "share":
         fault = replace(fault, begin=-1.0)
-    return s.run(fault, kinds=("efa_degraded",), component=_card(s))
+    return s.run(fault, kinds=("efa_degraded",), component=_degraded_device(s))
 
 
-def _card(s: Scene) -> str:
-    return f"efa:{cards(s.m.instance)[s.part]}"
+def _degraded_device(s: Drawing) -> str:
+    return f"efa:{efa_names(s.m.instance)[s.part]}"
 
 
 def _efa_down(m: Maker) -> Run:
-    s = Scene(m)
+    s = Drawing(m)
     fault = s.fault("efa-down", way=m.pick("gone", "state", "still"))
-    return s.run(fault, kinds=("efa_down",), component=_card(s))
+    return s.run(fault, kinds=("efa_down",), component=_degraded_device(s))
 
 
 def _comm(m: Maker) -> Run:
-    s = Scene(m, telemetry=m.pick("ranks", "rank0"))
+    s = Drawing(m, telemetry=m.pick("ranks", "rank0"))
     fault = s.everywhere("slow-comm", m.between(0.4, 1.2) / s.job.comm - 1.0)
     return s.run(fault, kinds=("comm_bound",), culprits=())
 
@@ -318,7 +318,7 @@ def _comm(m: Maker) -> Run:
 def _comm_floor(m: Maker) -> Run:
     """Steps become so short that the wire is busy most of the time; nothing reports them."""
     m.instance = "trn1.32xlarge"
-    s = Scene(m, telemetry="none", hidden=0.02, comm=m.between(0.12, 0.18))
+    s = Drawing(m, telemetry="none", hidden=0.02, comm=m.between(0.12, 0.18))
     # At line rate while a collective runs: eight devices of 100 Gb/s.
     s.job.step_bytes = 0.95 * 8 * 12.5e9 * s.job.comm * float(s.job.compute.max())
     fault = s.everywhere("lighter", m.between(0.75, 0.85))
@@ -326,7 +326,7 @@ def _comm_floor(m: Maker) -> Run:
 
 
 def _hang(m: Maker, way: str) -> Run:
-    s = Scene(m)
+    s = Drawing(m)
     if way == "lost":
         s.job.telemetry = "ranks"
     period = 5.0 if way == "unsynchronized" else 0.0
@@ -334,7 +334,7 @@ def _hang(m: Maker, way: str) -> Run:
 
 
 def _endless_save(m: Maker) -> Run:
-    s = Scene(m, checkpoints=Pauses(m.between(60, 100), m.between(5, 15), "s3"))
+    s = Drawing(m, checkpoints=Pauses(m.between(60, 100), m.between(5, 15), "s3"))
     fault = s.everywhere("endless-save", 0.0)
     return s.run(fault, kinds=("checkpoint_stall", "hang"), culprits=())
 
@@ -342,41 +342,41 @@ def _endless_save(m: Maker) -> Run:
 def _recompile(m: Maker) -> Run:
     """A run under way compiles again, for longer than the rule allows."""
     begin, seconds = m.between(200, 500), m.between(20, 90)
-    run = m.one(recompile=(begin, seconds), telemetry=m.pick("ranks", "rank0"))
+    run = m.single_job(recompile=(begin, seconds), telemetry=m.pick("ranks", "rank0"))
     return replace(run, truths=(Truth(("recompile",), begin, begin + seconds),))
 
 
 def _loader_stall(m: Maker) -> Run:
-    s = Scene(m)
+    s = Drawing(m)
     fault = replace(s.fault("loader-stall"), end=s.onset + 50.0)
     return s.run(fault, kinds=("hang", "straggler"))
 
 
 def _slower(m: Maker) -> Run:
-    s = Scene(m, telemetry="log")
+    s = Drawing(m, telemetry="log")
     return s.run(s.everywhere("slow", 1 / 0.6 - 1), kinds=("slowdown",), culprits=())
 
 
 def _slow_stage(m: Maker) -> Run:
-    s = Scene(m, m.pick(2, 4), telemetry="ranks", declared=True)
+    s = Drawing(m, m.pick(2, 4), telemetry="ranks", declared=True)
     fault = replace(s.fault("slow", m.between(0.15, 0.5)), nodes=s.stage)
     return s.run(fault, kinds=("straggler",), culprits=s.stage, optional=True)
 
 
 def _ecc(m: Maker) -> Run:
-    s = Scene(m)
+    s = Drawing(m)
     fault = s.fault("ecc", way=m.pick("mem", "sram"))
     return s.run(fault, kinds=("ecc_uncorrected",), component=f"device:{s.part}")
 
 
 def _device_lost(m: Maker) -> Run:
-    s = Scene(m)
+    s = Drawing(m)
     lost, hang = s.fault("device-lost"), s.fault("hang", way="host")
     return s.run(lost, hang, kinds=("device_lost",), component=f"device:{s.part}")
 
 
 def _errors(m: Maker) -> Run:
-    s = Scene(m)
+    s = Drawing(m)
     runtime = f"runtime:{FIRST_PID + s.node}"
     return s.run(
         s.fault("errors", m.between(0.3, 3.0)), kinds=("execution_errors",), component=runtime
@@ -384,7 +384,7 @@ def _errors(m: Maker) -> Run:
 
 
 def _filling(m: Maker) -> Run:
-    s = Scene(m)
+    s = Drawing(m)
     fault = s.fault("filling", m.between(0.97, 0.995))
     full = s.onset + (s.end - s.onset) * (0.95 - HELD) / (fault.depth - HELD)
     device = f"device:{s.part}"
@@ -393,13 +393,13 @@ def _filling(m: Maker) -> Run:
 
 def _silent(m: Maker) -> Run:
     """The node is down, and its job hangs; or only its agent is."""
-    s = Scene(m)
+    s = Drawing(m)
     faults = [s.fault("silent"), s.fault("hang", way="host")]
     return s.run(*faults[: m.count(1, 2)], kinds=("node_silent",))
 
 
 def _slow_link(m: Maker) -> Run:
-    s = Scene(m)
+    s = Drawing(m)
     fault = Fault("slow-link", 300.0, 600.0, (s.node,), m.between(1.0, 4.0))
     s.end, link = 600.0, f"link:{name((s.node + 1) % s.nodes)}"
     return s.run(fault, kinds=("latency_regression",), component=link, probes=True)

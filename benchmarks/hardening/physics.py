@@ -16,13 +16,13 @@ from trntop.core.model import Column
 
 CHANNELS = (
     "busy",  # seconds in which cores execute
-    "work",  # the same at full speed of the matrix engines
+    "work",  # the same at full speed of the tensor engines
     "executions",  # completed by each core
     "wire",  # bytes sent over EFA
     "cpu", "io_wait",  # seconds of all vCPUs
     "disk", "lustre", "reads", "net",  # bytes: written to disk and Lustre, read, sent by eth0
 )  # fmt: skip
-_PLACE = {name: place for place, name in enumerate(CHANNELS)}
+_PLACE = {name: index for index, name in enumerate(CHANNELS)}
 BUSY, WAITING, COLLECTIVE = 0.985, 0.995, 0.97
 """Utilization while cores compute, wait in a collective and move data in it."""
 GAP = 0.012
@@ -165,10 +165,10 @@ class Track:
         self.times.append(after)
         self.sums.append(total)
 
-    def curve(self, place: int, at: Column) -> npt.NDArray[np.float64]:
+    def curve(self, index: int, at: Column) -> npt.NDArray[np.float64]:
         """The sums of a node at some times, `[time, channel]`."""
-        times = np.array([row[place] for row in self.times])
-        sums = np.array([row[place] for row in self.sums])
+        times = np.array([row[index] for row in self.times])
+        sums = np.array([row[index] for row in self.sums])
         found = np.stack([np.interp(at, times, sums[:, c]) for c in range(len(CHANNELS))], axis=1)
         for begin, end, rates in self.behind:
             for name, per_second in rates.items():

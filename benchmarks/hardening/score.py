@@ -37,7 +37,7 @@ class Alarm:
         return self.kind in truth.kinds and truth.onset - EARLY <= self.detected <= truth.end + LATE
 
     def innocents(self, truth: Truth) -> set[str]:
-        """Nodes that it names and that are not to blame."""
+        """Nodes that it names and that are not faulty."""
         named = {*_NODE.findall(self.summary), *([self.node] if self.node else ())}
         return {name for name in named if name not in truth.culprits and name not in _ends(truth)}
 
@@ -82,8 +82,9 @@ class Outcome:
             yield f"MISSED {run}: {truth.kinds[0]} {where} at {truth.onset:.0f} s"
         for truth, alarm in self.found:
             if not alarm.right_node(truth) or not alarm.right_part(truth):
-                who = " ".join(filter(None, (*truth.culprits, truth.component))) or "no node"
-                yield f"NAMED  {run}: {alarm.node} {alarm.component}, it was {who}: {alarm.summary}"
+                named = " ".join(filter(None, (*truth.culprits, truth.component))) or "no node"
+                was = f"{alarm.node} {alarm.component}, it was {named}"
+                yield f"NAMED  {run}: {was}: {alarm.summary}"
 
 
 def analyze(kind: str, seed: int, period: float = 1.0) -> Outcome:
@@ -109,9 +110,9 @@ def alarms(stream: Iterable[Reading], period: float = 1.0) -> list[Alarm]:
     return [_alarm(incident) for incident in last.values()]
 
 
-def _alarm(one: Incident) -> Alarm:
-    detected = (one.detected_at or one.opened_at) - START
-    return Alarm(one.kind, detected, one.node, one.component, one.summary)
+def _alarm(incident: Incident) -> Alarm:
+    detected = (incident.detected_at or incident.opened_at) - START
+    return Alarm(incident.kind, detected, incident.node, incident.component, incident.summary)
 
 
 def outcome(run: Run, alarms: Iterable[Alarm], cpu: float = 0.0) -> Outcome:
@@ -144,11 +145,11 @@ HEAD = (
 
 def row(name: str, outcomes: Iterable[Outcome]) -> str:
     """A line of the table."""
-    known = list(outcomes)
-    pairs = [pair for one in known for pair in one.found]
-    truths = len(pairs) + sum(len(one.missed) for one in known)
-    false = sum(len(one.false) for one in known)
-    hours = sum(one.node_hours for one in known)
+    results = list(outcomes)
+    pairs = [pair for outcome in results for pair in outcome.found]
+    truths = len(pairs) + sum(len(outcome.missed) for outcome in results)
+    false = sum(len(outcome.false) for outcome in results)
+    hours = sum(outcome.node_hours for outcome in results)
     delays = [alarm.detected - truth.onset for truth, alarm in pairs]
     shares = (
         (len(pairs), len(pairs) + false),
@@ -159,7 +160,7 @@ def row(name: str, outcomes: Iterable[Outcome]) -> str:
     texts = [f"{part / whole:6.3f}" if truths and whole else f"{'–':>6}" for part, whole in shares]
     times = [f"{np.quantile(delays, q):6.1f}" if delays else f"{'–':>6}" for q in (0.5, 0.9)]
     return (
-        f"{name:<22} {len(known):>5} {truths:>6} {len(pairs):>6} {' '.join((*texts, *times))}"
+        f"{name:<22} {len(results):>5} {truths:>6} {len(pairs):>6} {' '.join((*texts, *times))}"
         f" {hours:>7.1f} {false:>5} {1e4 * false / hours if hours else 0.0:>9.1f}"
     )
 
@@ -168,15 +169,18 @@ def table(outcomes: list[Outcome]) -> Iterator[str]:
     """A line of each kind, of all healthy and of all faulty runs."""
     yield HEAD
     for kind in (*HEALTHY, *FAULTY):
-        mine = [one for one in outcomes if one.kind == kind]
+        mine = [outcome for outcome in outcomes if outcome.kind == kind]
         if mine:
             yield row(kind, mine)
-    yield row("all healthy", (one for one in outcomes if one.healthy))
-    yield row("all faulty", (one for one in outcomes if not one.healthy))
+    yield row("all healthy", (outcome for outcome in outcomes if outcome.healthy))
+    yield row("all faulty", (outcome for outcome in outcomes if not outcome.healthy))
     yield (
         f"wanted of faulty runs: precision ≥ {PRECISION}, recall ≥ {RECALL}, node ≥ {NODE}, part ≥ "
         f"{PART}, 50 % ≤ {MEDIAN:g} s, 90 % ≤ {NINTH:g} s; of healthy ones: false alarms in 10,000 "
         f"node-hours ≤ {FALSE_ALARMS:g}"
     )
-    hours, cpu = sum(one.node_hours for one in outcomes), sum(one.cpu for one in outcomes)
+    hours, cpu = (
+        sum(outcome.node_hours for outcome in outcomes),
+        sum(outcome.cpu for outcome in outcomes),
+    )
     yield f"{cpu:.0f} s of CPU, {cpu / max(hours, 1e-9):.2f} s per node-hour"

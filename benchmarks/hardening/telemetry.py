@@ -153,7 +153,7 @@ class _Node:
 
     def _curve(self, at: Column) -> Column:
         """The sums of all channels, `[time, channel]`."""
-        known = [track.curve(place, at) for track, place in self._mine]
+        known = [track.curve(index, at) for track, index in self._mine]
         return np.sum(known, axis=0) if known else np.zeros((len(at), 10))
 
     def _reading(self, source: str, time: float, payload: Any) -> Reading:
@@ -165,19 +165,19 @@ class _Node:
             return FIRST_PID + self._node
         alive = (
             FIRST_PID + self._node + 1000 * life
-            for life, (track, place) in enumerate(self._mine)
-            if track.job.begin <= time < track.died[place]
+            for life, (track, index) in enumerate(self._mine)
+            if track.job.begin <= time < track.died[index]
         )
         return next(alive, None)
 
     def _latency(self, at: Column) -> Column:
         """Seconds of an execution on the node."""
         found = np.full(len(at), np.nan)
-        for track, place in self._mine:
+        for track, index in self._mine:
             if not track.latencies:
                 continue
             begins = np.array([begin for begin, _ in track.latencies])
-            values = np.array([seconds[place] for _, seconds in track.latencies])
+            values = np.array([seconds[index] for _, seconds in track.latencies])
             newest = np.searchsorted(begins, at) - 1
             found = np.where(newest >= 0, values[np.maximum(newest, 0)], found)
         return np.asarray(found * (1.0 + 0.002 * self._rng.normal(0.0, 1.0, len(at))))
@@ -267,7 +267,7 @@ class _Node:
 
     def _efa(self) -> Iterator[Reading]:
         world, rng = self._world, self._rng
-        names = cards(world.kind)
+        names = efa_names(world.kind)
         size = len(names)
         at = self._times(world.period)
         sent = np.diff(self._curve(at)[:, 3], prepend=0.0)
@@ -354,13 +354,13 @@ def _training(world: World, track: Track) -> list[Reading]:
     """What the training process of a job reports."""
     job, rng, made = track.job, world.rng, []
 
-    def add(place: int, time: float, source: str, payload: dict[str, Any]) -> None:
-        name, data = world.names[job.nodes[place]], json.dumps(payload).encode()
+    def add(index: int, time: float, source: str, payload: dict[str, Any]) -> None:
+        name, data = world.names[job.nodes[index]], json.dumps(payload).encode()
         made.append(Reading(name, source, START + time, data, True))
 
     if job.telemetry == "none":
         return []
-    places = range(len(job.nodes)) if job.telemetry == "ranks" else range(1)
+    indices = range(len(job.nodes)) if job.telemetry == "ranks" else range(1)
     slow = next((f for f in world.faults if f.what == "slow-device"), None)
     for step in track.steps:
         seconds = step.end - step.begin
@@ -371,12 +371,12 @@ def _training(world: World, track: Track) -> list[Reading]:
                 lines = {"file": "train.log", "job": job.name, "lines": [{"text": text}]}
                 add(0, step.end + rng.uniform(0.0, 1.0), LOG, lines)
             continue
-        for place in places:
-            if (step.number, place) in track.lost or rng.random() < job.lossy:
+        for index in indices:
+            if (step.number, index) in track.lost or rng.random() < job.lossy:
                 continue
             late = rng.uniform(0.005, 0.15)
             for rank in range(job.ranks):
-                add(place, step.end + late, STEPS, _record(job, step, place, rank, slow, rng))
+                add(index, step.end + late, STEPS, _record(job, step, index, rank, slow, rng))
     if job.telemetry in ("ranks", "rank0"):
         for time, stage in track.notes:
             note = {"job": job.name, "rank": 0, "stage": stage, "since": START + time}
@@ -385,22 +385,22 @@ def _training(world: World, track: Track) -> list[Reading]:
 
 
 def _record(
-    job: Job, step: Any, place: int, rank: int, slow: Fault | None, rng: np.random.Generator
+    job: Job, step: Any, index: int, rank: int, slow: Fault | None, rng: np.random.Generator
 ) -> dict[str, Any]:
     """The record of one rank. On a node with a slow device, the other ranks wait for it."""
-    compute, exposed = float(step.compute[place]), float(step.exposed[place])
-    if slow and slow.active(step.begin) and job.nodes[place] in slow.nodes and rank != slow.part:
+    compute, exposed = float(step.compute[index]), float(step.exposed[index])
+    if slow and slow.active(step.begin) and job.nodes[index] in slow.nodes and rank != slow.part:
         faster = compute / (1.0 + slow.depth)
         compute, exposed = faster, exposed + compute - faster
     shift = float(np.clip(0.001 * rng.normal() * compute, None, exposed))
     compute, exposed = compute + shift, exposed - shift
     record = {
-        "job": job.name, "rank": place * job.ranks + rank, "step": step.number,
+        "job": job.name, "rank": index * job.ranks + rank, "step": step.number,
         "step_seconds": step.end - step.begin, "compute_seconds": compute,
         "comm_seconds": step.hidden + exposed, "overlap_seconds": step.hidden,
         "exposed_comm_seconds": exposed, "tokens": 4_000_000, "loss": 2.1,
     }  # fmt: skip
-    return record | ({"pipeline_stage": int(job.stage[place])} if job.declared else {})
+    return record | ({"pipeline_stage": int(job.stage[index])} if job.declared else {})
 
 
 _MOVING = tuple(
@@ -410,7 +410,7 @@ _MOVING = tuple(
 
 
 @cache
-def cards(kind: str) -> list[str]:
+def efa_names(kind: str) -> list[str]:
     """The EFA devices of an instance type, in the order of their names."""
     count = INSTANCE_TYPES[kind].efa_devices or 0
     return sorted(f"rdmap{16 * (n // 2 + 1)}s{27 + n % 2}" for n in range(count))
@@ -437,7 +437,7 @@ def _links(kind: str, way: str) -> _Links:
             "port": dict.fromkeys(EFA_PORT_COUNTERS, 0),
             "device": dict.fromkeys(EFA_DEVICE_COUNTERS, 7),
         }
-        for n, name in enumerate(cards(kind))
+        for n, name in enumerate(efa_names(kind))
         if (how, which) != ("gone", name)
     }  # fmt: skip
     sample = DECODERS[EFA_SOURCE](json.dumps({"driver": "2.17.3g", "devices": devices}).encode())

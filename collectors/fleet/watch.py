@@ -106,7 +106,9 @@ class Watch:
         """See `BackfillAware`."""
         await self._listed.wait()
         owners = [watched.owner for watched in self._watched.values()]
-        await asyncio.gather(*(one.backfilled.wait() for one in owners if isinstance(one, Agent)))
+        await asyncio.gather(
+            *(agent.backfilled.wait() for agent in owners if isinstance(agent, Agent))
+        )
 
     async def _refresh(self, session: aiohttp.ClientSession, sink: Sink) -> None:
         try:

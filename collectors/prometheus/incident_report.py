@@ -31,7 +31,7 @@ async def fetch(address: Address, fleet: Fleet) -> tuple[list[Incident], float]:
     finally:
         await client.close()
     found = [incident for row in rows for incident in _incidents(row, now)]
-    found.sort(key=lambda one: (not one.open, -(one.closed_at or one.opened_at)))
+    found.sort(key=lambda row: (not row.open, -(row.closed_at or row.opened_at)))
     return found, now
 
 

@@ -272,7 +272,7 @@ def _by_kind(capture: Capture, start: int, stop: int) -> _ByKind:
     found = {kind: calls.between(start, stop) for kind, calls in capture.calls.items()}
     return {
         "reduction_seconds": length(reduction) / NANO,
-        "collectives": {kind: one for kind, one in found.items() if one is not None},
+        "collectives": {kind: calls for kind, calls in found.items() if calls is not None},
     }
 
 

@@ -43,7 +43,7 @@ class HttpConnection(H11Protocol):
         self._held[self] = None
         if len(self._held) > descriptors.possible(MAX_CONNECTIONS):
             # There is one: this.
-            longest = next(one for one in self._held if one._idle)
+            longest = next(connection for connection in self._held if connection._idle)
             del self._held[longest]
             longest.transport.abort()
 

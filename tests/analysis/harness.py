@@ -14,8 +14,8 @@ from trntop.session.monitor import Monitor, play
 
 
 @dataclass(slots=True)
-class Stretch:
-    """A time in which a subject's condition held, by what was said at its beginning."""
+class Detection:
+    """A time in which a subject's condition held, with the verdict at its beginning."""
 
     key: Hashable
     begin: float
@@ -33,24 +33,24 @@ class Unjudged(Monitor):
         return View(0, cluster.time, cluster, (), self.ended, lag)
 
 
-def stretches(detector: Detector, readings: Iterable[Reading]) -> list[Stretch]:
-    """Every stretch in which the detector's signal was above its limit, in order of its begin."""
+def detections(detector: Detector, readings: Iterable[Reading]) -> list[Detection]:
+    """Times at which the detector's signal was above its limit, in order of their begin."""
     axes, runs = Axes(), Runs()
-    found: list[Stretch] = []
-    open_ones: dict[Hashable, Stretch] = {}
+    found: list[Detection] = []
+    open_detections: dict[Hashable, Detection] = {}
     ordered = sorted(readings, key=lambda reading: reading.time)
     for view in play(ordered, Unjudged(detector)):
         tick = axes.tick(view.cluster)
         runs.update(tick)
         signal = detector.signal(tick)
         above = {signal.axis.key(index) for index in np.flatnonzero(signal.values > signal.limit)}
-        for key in above - open_ones.keys():
-            stretch = Stretch(key, view.time, view.time, detector.verdict(key, tick))
-            open_ones[key] = stretch
-            found.append(stretch)
+        for key in above - open_detections.keys():
+            detection = Detection(key, view.time, view.time, detector.verdict(key, tick))
+            open_detections[key] = detection
+            found.append(detection)
         passed = {signal.axis.key(index) for index in np.flatnonzero(signal.values <= signal.clear)}
-        for key in list(open_ones):
-            open_ones[key].end = view.time
+        for key in list(open_detections):
+            open_detections[key].end = view.time
             if key in passed:
-                del open_ones[key]
+                del open_detections[key]
     return found

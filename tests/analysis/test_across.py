@@ -61,13 +61,13 @@ def test_a_cause_inhibits_what_others_see_of_it(effect: str) -> None:
     ],
 )
 def test_what_has_another_cause_stays(cause: Incident, seen: Incident) -> None:
-    assert {one.id for one in joined([cause], [seen])} == {cause.id, seen.id}
+    assert {incident.id for incident in joined([cause], [seen])} == {cause.id, seen.id}
 
 
 def test_a_consequence_that_fades_with_its_cause_is_one_until_it_lasts() -> None:
     parts = [incident("straggler", "a", closed=20.0)], [incident("comm_bound", since=5.0)]
     across = AcrossJudges(rules(Settings().analysis))
-    assert [one.kind for one in across.joined(parts, NOON + 60.0)] == ["straggler"]
+    assert [incident.kind for incident in across.joined(parts, NOON + 60.0)] == ["straggler"]
     assert len(across.joined(parts, NOON + 90.0)) == 2
 
 
@@ -75,7 +75,7 @@ def test_a_job_stalls_once_and_the_culprit_is_named() -> None:
     first = incident("hang", since=1.0, detected=8.0)
     named = incident("hang", "a", since=2.0, detected=12.0)
     (found,) = joined([first], [named], [incident("hang", since=3.0)])
-    # The id is that of the first report: nobody is paged twice when the culprit is found.
+    # The id is that of the first report: no one is paged twice when the culprit is found.
     assert (found.id, found.node, found.opened_at) == (first.id, "a", NOON + 1.0)
     assert found.detected_at == first.detected_at
     assert len(joined([first], [incident("hang", since=3.0, job="other")])) == 2
@@ -93,15 +93,15 @@ def test_it_is_over_when_all_see_that() -> None:
 
 def test_the_same_on_many_nodes_is_one() -> None:
     parts = [incident("node_silent", since=since, name=f"{since}") for since in (0.0, 3.0, 5.0)]
-    (found,) = joined(*([one] for one in parts))
+    (found,) = joined(*([part] for part in parts))
     assert found.summary == f"{JOB}: node_silent; the same at 2 more aggregators"
     # Of single nodes, each is one.
     assert len(joined([incident("efa_degraded", "a")], [incident("efa_degraded", "b")])) == 2
 
 
 def test_the_same_id_is_there_once() -> None:
-    one = incident("hang", job=None)
-    assert len(joined([one], [dataclasses.replace(one, opened_at=NOON + 90.0)])) == 1
+    hang = incident("hang", job=None)
+    assert len(joined([hang], [dataclasses.replace(hang, opened_at=NOON + 90.0)])) == 1
 
 
 def test_custom_and_unknown_kinds_stay() -> None:

@@ -18,7 +18,7 @@ from tests.analysis.training import (
     Slow,
     analyzed,
     incidents,
-    told,
+    named,
     views,
 )
 from tests.reports import (
@@ -53,23 +53,27 @@ def steps(
     ]  # fmt: skip
 
 
-def cards(seconds: int, begin: float, end: float, nodes: int = 4, bad: int = 2) -> list[Reading]:
-    """Two cards a node; one of one node sends 3 % of its packets again for a while."""
+def efa_readings(
+    seconds: int, begin: float, end: float, nodes: int = 4, bad: int = 2
+) -> list[Reading]:
+    """Two EFA devices a node; one of one node retransmits 3 % of its packets for a while."""
     stream = []
     for node in range(nodes):
-        resent = 0.0
+        retransmitted = 0.0
         for t in range(seconds):
             sent = t * 1e6
-            resent += 0.03e6 if node == bad and begin <= t < end else 0.0
-            well = {"tx_bytes": sent * 1000, "tx_pkts": sent, "retrans_pkts": 10.0}
-            sick = well | {"retrans_pkts": 10.0 + resent}
-            stream.append(efa_reading(efa_payload(sick=sick, well=well), float(t), f"n{node}"))
+            retransmitted += 0.03e6 if node == bad and begin <= t < end else 0.0
+            healthy = {"tx_bytes": sent * 1000, "tx_pkts": sent, "retrans_pkts": 10.0}
+            faulty = healthy | {"retrans_pkts": 10.0 + retransmitted}
+            stream.append(
+                efa_reading(efa_payload(faulty=faulty, healthy=healthy), float(t), f"n{node}")
+            )
     return stream
 
 
-def test_a_card_that_slows_its_job_is_one_incident() -> None:
+def test_an_efa_device_that_slows_its_job_is_one_incident() -> None:
     stream = steps(0, 60, 0.6, 0.2) + steps(60, 160, 1.4, 0.6) + steps(160, 220, 0.6, 0.2)
-    (incident,) = incidents(stream + cards(220, 60, 160))
+    (incident,) = incidents(stream + efa_readings(220, 60, 160))
     assert incident.kind == "efa_degraded"
     assert (incident.job, incident.node, incident.component) == ("job", "n2", "efa:sick")
     assert 55 <= incident.opened_at <= 90
@@ -109,7 +113,7 @@ def test_the_straggler_waits_least() -> None:
 def test_below_the_limit_is_calm_and_thresholds_are_settings() -> None:
     calm = steps(0, 100, 0.9, 0.2)
     assert incidents(calm) == ()
-    assert [one.kind for one in incidents(calm, comm_share=0.2)] == ["comm_bound"]
+    assert [incident.kind for incident in incidents(calm, comm_share=0.2)] == ["comm_bound"]
     assert incidents(steps(0, 100, 1.4, 0.2), disabled=("comm_bound",)) == ()
 
 
@@ -133,20 +137,20 @@ def test_node_silent() -> None:
 
 
 def test_a_node_of_a_job_that_falls_silent_is_one_incident() -> None:
-    """Its job stands still with it."""
+    """Its job stalls with it."""
     job = Job(pauses=(Pause(60, 300, SPINS),))
-    stream = [one for one in job.readings(130) if one.node != "n1" or one.time < 60]
+    stream = [reading for reading in job.readings(130) if reading.node != "n1" or reading.time < 60]
     (incident,) = incidents(stream)
     assert (incident.kind, incident.node) == ("node_silent", "n1")
 
 
 def test_a_training_loop_alone_is_never_silent() -> None:
     loop = [step_reading(float(t), node="b", step=t) for t in range(10)]
-    beat = [monitor_reading(report(runtime()), float(t), "a") for t in range(121)]
+    keepalive = [monitor_reading(report(runtime()), float(t), "a") for t in range(121)]
     silence = {"disabled": tuple(rule.kind for rule in RULEBOOK if rule.kind != "node_silent")}
-    assert incidents([*beat, *loop], **silence) == ()
+    assert incidents([*keepalive, *loop], **silence) == ()
     both = [*loop, monitor_reading(report(runtime()), 5.0, "b")]
-    assert [one.node for one in incidents([*beat, *both], **silence)] == ["b"]
+    assert [incident.node for incident in incidents([*keepalive, *both], **silence)] == ["b"]
 
 
 def full(t: int, begin: float, end: float) -> Reading:
@@ -214,7 +218,7 @@ def test_a_slow_source_is_not_silent_between_its_readings() -> None:
 def test_an_incident_ends_where_the_clock_is_set_back() -> None:
     stream = [
         *steps(1000, 1100, 1.4, 0.2),
-        *[one for t in range(100, 140, 4) for one in steps(t, t + 4, 0.6, 0.2)],
+        *[reading for t in range(100, 140, 4) for reading in steps(t, t + 4, 0.6, 0.2)],
     ]
     *_, view = play(stream, Monitor(Settings()))
     (incident,) = view.incidents
@@ -225,9 +229,12 @@ def test_an_incident_ends_where_the_clock_is_set_back() -> None:
 def test_the_same_again_in_another_time_is_another_incident() -> None:
     stream = [*steps(1000, 1100, 1.4, 0.2), *steps(100, 200, 1.4, 0.2)]
     *_, view = play(stream, Monitor(Settings()))
-    assert [one.kind for one in view.incidents] == ["comm_bound"] * 2
-    assert [one.open for one in view.incidents] == [True, False]
-    assert all(one.closed_at is None or one.opened_at < one.closed_at for one in view.incidents)
+    assert [incident.kind for incident in view.incidents] == ["comm_bound"] * 2
+    assert [incident.open for incident in view.incidents] == [True, False]
+    assert all(
+        incident.closed_at is None or incident.opened_at < incident.closed_at
+        for incident in view.incidents
+    )
 
 
 def test_the_window_is_seconds_at_any_period() -> None:
@@ -259,7 +266,7 @@ def test_nothing_at_all() -> None:
 def test_all_nodes_degrade_together() -> None:
     """Forty nodes fall silent within half a minute; ten live on."""
     found = analyzed(flooded(40), (*KINDS, "node_silent"))
-    assert [one.kind for one in found] == ["node_silent"], told(found)[:10]
+    assert [incident.kind for incident in found] == ["node_silent"], named(found)[:10]
     (incident,) = found
     assert (incident.node, incident.component) == (None, None)
     assert len(incident.summary) <= 120
@@ -271,16 +278,16 @@ def flooded(nodes: int) -> Iterable[Cluster]:
         views = {}
         for index, (name, view) in enumerate(cluster.nodes.items()):
             last = 40.0 + index % 20 if index < nodes else 1e9
-            heard = min(cluster.time, last)
-            source = SourceState("neuron-monitor", State.FRESH, "", heard, 1.0)
+            known_until = min(cluster.time, last)
+            source = SourceState("neuron-monitor", State.FRESH, "", known_until, 1.0)
             frame = replace(view.frame, sources=(source,))
-            if heard < cluster.time:
+            if known_until < cluster.time:
                 frame = replace(frame, columns={})
             views[name] = replace(view, frame=frame)
         yield Cluster(cluster.time, views)
 
 
-# Every kind of incident says what it should.
+# Every kind of incident has its fields.
 
 
 def of_kind(kind: str) -> tuple[Incident, ...]:
@@ -307,14 +314,14 @@ def counted(without: bool, t: int, ecc: int = 0) -> Reading:
     return monitor_reading(payload, float(t))
 
 
-def silent_card(t: int) -> Reading:
-    """The card `dead` carries nothing any more while its three siblings do."""
-    cards = {}
+def silent_device(t: int) -> Reading:
+    """The EFA device `dead` has no more traffic while its three peers do."""
+    efa_readings = {}
     for name in ("a", "b", "c", "dead"):
         sent = min(t, 40) if name == "dead" else t
-        cards[name] = {"tx_bytes": sent * 2e9, "rx_bytes": sent * 2e9,
+        efa_readings[name] = {"tx_bytes": sent * 2e9, "rx_bytes": sent * 2e9,
                        "tx_pkts": sent * 1e6, "rx_pkts": sent * 1e6}  # fmt: skip
-    return efa_reading(efa_payload(**cards), float(t))
+    return efa_reading(efa_payload(**efa_readings), float(t))
 
 
 def versions(node: int, t: int) -> Reading:
@@ -333,7 +340,7 @@ def skewed() -> list[Reading]:
 def probes() -> list[Reading]:
     """Three nodes probe each other; one link becomes three times as slow."""
     names = ("n0", "n1", "n2")
-    links = [(one, other) for one in names for other in names if one != other]
+    links = [(client, other) for client in names for other in names if client != other]
     readings = []
     for t in range(0, 240, 20):
         for index, (node, peer) in enumerate(links):
@@ -364,10 +371,12 @@ STREAMS: dict[str, Any] = {
     "hang": lambda: Job(pauses=(Pause(40, 90, SPINS, of={1: 0.0}),)).readings(90),
     "recompile": lambda: Job(pauses=(Pause(45, 90, compilers=2),), host=True).readings(90),
     "checkpoint_stall": lambda: Job(pauses=(Pause(40, 90, stage="checkpointing"),)).readings(110),
-    "efa_degraded": lambda: cards(100, 40, 1000),
-    "efa_down": lambda: [silent_card(t) for t in range(100)],
+    "efa_degraded": lambda: efa_readings(100, 40, 1000),
+    "efa_down": lambda: [silent_device(t) for t in range(100)],
     "latency_regression": probes,
-    "node_silent": lambda: [one for one in Job().readings(60) if one.node != "n1" or one.time < 30],
+    "node_silent": lambda: [
+        reading for reading in Job().readings(60) if reading.node != "n1" or reading.time < 30
+    ],
     "device_lost": lambda: [counted(t >= 20, t) for t in range(50)],
     "ecc_uncorrected": lambda: [counted(False, t, int(t >= 20)) for t in range(40)],
     "execution_errors": lambda: [
@@ -382,7 +391,7 @@ STREAMS: dict[str, Any] = {
 @pytest.mark.parametrize("rule", RULEBOOK, ids=lambda rule: rule.kind)
 def test_the_sentence_of_each_kind(rule: Any) -> None:
     found = of_kind(rule.kind)
-    assert len(found) == 1, told(found)
+    assert len(found) == 1, named(found)
     (incident,) = found
     text = incident.summary
     assert 20 < len(text) <= 120
@@ -399,7 +408,7 @@ def test_the_sentence_of_each_kind(rule: Any) -> None:
     assert where in text
 
 
-def test_every_rule_says_its_condition() -> None:
+def test_every_rule_states_its_condition() -> None:
     for rule in RULEBOOK:
         text = rule.stated(Analysis())
         assert text
@@ -432,11 +441,13 @@ def test_rules_may_be_left_out() -> None:
 def test_opened_is_never_after_detected_nor_in_the_future() -> None:
     job = Job(slow=(Slow(2, 0.4, 40, 80),), pauses=(Pause(100, 30, SPINS),))
     for view in views(job.readings(150)):
-        for one in view.incidents:
-            assert one.opened_at <= view.time
-            assert one.detected_at is not None
-            assert one.opened_at <= one.detected_at <= view.time
-            assert one.closed_at is None or one.opened_at <= one.closed_at <= view.time
+        for incident in view.incidents:
+            assert incident.opened_at <= view.time
+            assert incident.detected_at is not None
+            assert incident.opened_at <= incident.detected_at <= view.time
+            assert (
+                incident.closed_at is None or incident.opened_at <= incident.closed_at <= view.time
+            )
 
 
 def test_a_host_alone_finds_nothing() -> None:

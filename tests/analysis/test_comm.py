@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.analysis.harness import Stretch, stretches
+from tests.analysis.harness import Detection, detections
 from tests.analysis.training import SPINS, Job, Pause, analyzed
 from tests.reports import efa_payload, efa_reading, step_reading
 from trntop.analysis.detectors.comm import CommBound
@@ -34,8 +34,8 @@ def steps(
     ]  # fmt: skip
 
 
-def bound(readings: Iterable[Reading], **settings: Any) -> list[Stretch]:
-    return stretches(CommBound(Analysis(**settings), 1.0), readings)
+def bound(readings: Iterable[Reading], **settings: Any) -> list[Detection]:
+    return detections(CommBound(Analysis(**settings), 1.0), readings)
 
 
 def test_too_much_of_the_step() -> None:
@@ -64,9 +64,9 @@ def test_a_limit_of_nothing_is_passed_by_any_communication() -> None:
 
 
 def test_the_mean_over_the_nodes_counts() -> None:
-    """One of four communicates long: it waits for nobody but itself."""
-    stream = [one for one in steps(0, 100, 0.4, 0.1) if one.node != "job3"]
-    stream += [one for one in steps(0, 100, 1.6, 0.1) if one.node == "job3"]
+    """One of four communicates long: no other node slows it."""
+    stream = [reading for reading in steps(0, 100, 0.4, 0.1) if reading.node != "job3"]
+    stream += [reading for reading in steps(0, 100, 1.6, 0.1) if reading.node == "job3"]
     assert bound(stream) == []
 
 
@@ -108,7 +108,7 @@ def test_one_slow_step_is_no_incident() -> None:
     assert bound(stream) == []
 
 
-def test_two_steps_of_all_nodes_far_above_the_limit_are_enough() -> None:
+def test_two_steps_of_all_nodes_well_above_the_limit_are_enough() -> None:
     (incident,) = analyzed_steps(steps(0, 60, 0.4, 0.2) + steps(60, 120, 3.0, 0.2))
     assert incident.opened_at == pytest.approx(60, abs=1)
     assert incident.detected_at is not None
@@ -117,8 +117,8 @@ def test_two_steps_of_all_nodes_far_above_the_limit_are_enough() -> None:
 
 
 def test_the_node_for_which_the_others_wait_is_named_if_nothing_else_is() -> None:
-    slow = [one for one in steps(0, 180, 0.2, 0.1) if one.node == "job3"]
-    others = [one for one in steps(0, 180, 2.0, 1.9) if one.node != "job3"]
+    slow = [reading for reading in steps(0, 180, 0.2, 0.1) if reading.node == "job3"]
+    others = [reading for reading in steps(0, 180, 2.0, 1.9) if reading.node != "job3"]
     (incident,) = analyzed_steps(slow + others)
     assert incident.detected_at is not None
     assert incident.detected_at > 90
@@ -190,7 +190,7 @@ def analyzed_steps(readings: list[Reading], **analysis: Any) -> list[Incident]:
 
 
 def without(clusters: Iterable[Cluster], begin: float, end: float) -> Iterable[Cluster]:
-    """Of which the steps are not heard for a while."""
+    """Whose steps are not reported for a while."""
     for cluster in clusters:
         for view in cluster.nodes.values():
             columns = view.frame.columns
@@ -242,4 +242,4 @@ def test_it_closes_with_its_job() -> None:
 
 def test_a_hang_is_no_communication() -> None:
     found = comm(Job(pauses=(Pause(100, 200, SPINS),)).clusters(200))
-    assert [one.kind for one in found] == ["hang"]
+    assert [incident.kind for incident in found] == ["hang"]

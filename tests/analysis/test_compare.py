@@ -19,7 +19,7 @@ from trntop.analysis.compare import (
     Figure,
     Pair,
     Side,
-    Stretch,
+    Window,
     compare,
     summary,
 )
@@ -61,24 +61,24 @@ def gpu_readings(seconds: float = 60, nodes: int = 2) -> Iterator[Reading]:
 
 def gpu_side(price: float | None = None) -> Side:
     played = play(gpu_readings(), Monitor(Settings(), wanted=WANTED | rule_inputs()))
-    side = summary(played, "gpu.jsonl", Stretch(), price)
+    side = summary(played, "gpu.jsonl", Window(), price)
     assert side is not None
     return side
 
 
 @pytest.fixture(scope="module")
-def sick() -> Side:
-    side = summary(views(SICK), SICK, Stretch(), 20.0)
+def faulty() -> Side:
+    side = summary(views(SICK), SICK, Window(), 20.0)
     assert side is not None
     return side
 
 
-def test_a_run_is_summed_up(sick: Side) -> None:
-    assert (sick.nodes, sick.types, sick.job) == (2, ("trn1.32xlarge",), "pretrain-13b")
-    assert sick.simulated
-    assert sick.seconds == pytest.approx(180, abs=5)
-    assert sick.kinds == {"efa_degraded": 1}
-    figures = sick.figures
+def test_a_run_is_summed_up(faulty: Side) -> None:
+    assert (faulty.nodes, faulty.types, faulty.job) == (2, ("trn1.32xlarge",), "pretrain-13b")
+    assert faulty.simulated
+    assert faulty.seconds == pytest.approx(180, abs=5)
+    assert faulty.kinds == {"efa_degraded": 1}
+    figures = faulty.figures
     assert figures["step_seconds_p95"].value > 1.1 * figures["step_seconds_median"].value
     assert figures["efa_retransmits"].value > 0.01
     assert figures["mfu"].provenance is Provenance.REPORTED
@@ -87,7 +87,7 @@ def test_a_run_is_summed_up(sick: Side) -> None:
     assert figures[COST].value == pytest.approx(2 * 20.0 / 3600 / tokens * 1e6)
 
 
-def test_what_a_run_with_steps_alone_does_not_tell_is_absent() -> None:
+def test_quantities_that_a_run_with_steps_alone_does_not_report_are_absent() -> None:
     side = gpu_side(price=98.0)
     assert side.figures.keys() == {
         "step_seconds_median", "step_seconds_p95", "tokens_per_second", "loss", COST, FIRST_STEP,
@@ -118,7 +118,7 @@ def test_compile_time_and_cost_per_epoch_come_from_the_log() -> None:
                 data = msgspec.json.encode(record)
                 yield Reading(f"n{node}", LOG, START + 100 * tenth, data)
 
-    side = summary(play(readings(), monitor), "run", Stretch(), 36.0)
+    side = summary(play(readings(), monitor), "run", Window(), 36.0)
     assert side is not None
     assert side.figures[EPOCH_COST].value == pytest.approx(2 * 36.0 * 1000 / 3600)
     assert side.figures["compile_seconds"].value == 90.0
@@ -127,37 +127,37 @@ def test_compile_time_and_cost_per_epoch_come_from_the_log() -> None:
     assert FIRST_STEP not in side.figures
 
 
-def test_a_stretch_is_counted_from_the_beginning(sick: Side) -> None:
-    calm = summary(views(SICK), SICK, Stretch(10, 45))
+def test_a_window_counts_from_the_beginning(faulty: Side) -> None:
+    calm = summary(views(SICK), SICK, Window(10, 45))
     assert calm is not None
     assert calm.seconds == pytest.approx(35, abs=2)
-    assert calm.first - sick.first == pytest.approx(10, abs=1)
+    assert calm.first - faulty.first == pytest.approx(10, abs=1)
     assert not calm.incidents
     assert calm.figures["efa_retransmits"].value < 0.001
-    assert summary(views(SICK), SICK, Stretch(900)) is None
+    assert summary(views(SICK), SICK, Window(900)) is None
 
 
 def test_a_file_of_one_report_can_be_compared() -> None:
     reading = monitor_reading(report(runtime()), 1.0)
-    side = summary(play([reading], Monitor(Settings())), "one.json", Stretch())
+    side = summary(play([reading], Monitor(Settings())), "one.json", Window())
     assert side is not None
     assert side.seconds == 0
     assert side.figures["utilization"].value == 0.75
 
 
-def test_incidents_that_ended_before_the_stretch_do_not_count() -> None:
+def test_incidents_that_ended_before_the_window_do_not_count() -> None:
     played = list(takewhile(lambda view: view.time < START + 170, views(SICK)))
     over = [
         dataclasses.replace(
             view,
             incidents=tuple(
-                dataclasses.replace(one, closed_at=START + 150) for one in view.incidents
+                dataclasses.replace(incident, closed_at=START + 150) for incident in view.incidents
             ),
         )
         for view in played
     ]
     assert any(view.incidents for view in over)
-    side = summary(over, SICK, Stretch(155))
+    side = summary(over, SICK, Window(155))
     assert side is not None
     assert not side.incidents
 
@@ -175,30 +175,32 @@ def test_incidents_that_ended_before_the_stretch_do_not_count() -> None:
     ],
 )
 def test_which_is_better(a: float, b: float | None, better: Better, verdict: str) -> None:
-    one, other = (None if value is None else Figure(value, Provenance.MEASURED) for value in (a, b))
-    assert Pair("x", "x", si, better, one, other).verdict == verdict
+    base, other = (
+        None if value is None else Figure(value, Provenance.MEASURED) for value in (a, b)
+    )
+    assert Pair("x", "x", si, better, base, other).verdict == verdict
 
 
 @pytest.mark.parametrize(("b", "verdict"), [(0.0009, "similar"), (0.003, "worse")])
 def test_two_numbers_below_the_limit_of_their_rule_are_noise(b: float, verdict: str) -> None:
-    one, other = (Figure(value, Provenance.MEASURED) for value in (0.0005, b))
-    pair = Pair("x", "x", si, Better.LESS, one, other, floor=0.002)
+    base, other = (Figure(value, Provenance.MEASURED) for value in (0.0005, b))
+    pair = Pair("x", "x", si, Better.LESS, base, other, floor=0.002)
     assert pair.verdict == verdict
     assert (pair.ratio is None) is (verdict == "similar")
 
 
 def test_nothing_has_no_ratio() -> None:
-    nothing, one = Figure(0.0, Provenance.MEASURED), Figure(1.0, Provenance.MEASURED)
-    assert Pair("x", "x", si, Better.MORE, nothing, one).ratio is None
-    assert Pair("x", "x", si, Better.MORE, one, nothing).ratio == 0.0
+    nothing, unit = Figure(0.0, Provenance.MEASURED), Figure(1.0, Provenance.MEASURED)
+    assert Pair("x", "x", si, Better.MORE, nothing, unit).ratio is None
+    assert Pair("x", "x", si, Better.MORE, unit, nothing).ratio == 0.0
 
 
-def test_lines_that_neither_side_tells_are_left_out(sick: Side) -> None:
+def test_lines_that_neither_side_reports_are_omitted(faulty: Side) -> None:
     both = compare(gpu_side(), gpu_side())
     assert [pair.name for pair in both.pairs] == [
         "step_seconds_median", "step_seconds_p95", FIRST_STEP, "tokens_per_second", "loss",
     ]  # fmt: skip
-    mixed = {pair.name: pair for pair in compare(sick, gpu_side()).pairs}
+    mixed = {pair.name: pair for pair in compare(faulty, gpu_side()).pairs}
     assert mixed["hbm_used"].b is None
     assert mixed["hbm_used"].ratio is None
 
@@ -206,22 +208,22 @@ def test_lines_that_neither_side_tells_are_left_out(sick: Side) -> None:
 # The command
 
 
-def test_the_stretch_stands_behind_the_source() -> None:
-    source, stretch = split("sim:demo@10m-20m")
+def test_the_window_follows_the_source() -> None:
+    source, window = split("sim:demo@10m-20m")
     assert (source.origin, source.text) == (Origin.SIMULATION, "sim:demo")
-    assert (stretch.start, stretch.end) == (600.0, 1200.0)
-    assert split("sim:demo@-90s")[1] == Stretch(0.0, 90.0)
+    assert (window.start, window.end) == (600.0, 1200.0)
+    assert split("sim:demo@-90s")[1] == Window(0.0, 90.0)
     assert split("sim:demo?minutes=9@1.5m-")[1].start == 90.0
-    assert split("sim:demo?minutes=9")[1] == Stretch()
+    assert split("sim:demo?minutes=9")[1] == Window()
 
 
-def test_a_file_may_be_called_like_a_stretch(tmp_path: Path) -> None:
+def test_a_file_name_may_look_like_a_window(tmp_path: Path) -> None:
     path = tmp_path / "run@1m-2m"
     with Recorder(path, created=START) as recorder:
         for reading in gpu_readings(10):
             recorder.write(reading)
-    source, stretch = split(str(path))
-    assert (source.text, stretch) == (str(path), Stretch())
+    source, window = split(str(path))
+    assert (source.text, window) == (str(path), Window())
 
 
 @pytest.mark.parametrize(
@@ -247,7 +249,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert main(["compare", healthy, str(path), "--json", "--price-b", "98"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["a"]["simulated"], found["b"]["simulated"]) == (True, False)
-    figures = {one["name"]: one for one in found["figures"]}
+    figures = {figure["name"]: figure for figure in found["figures"]}
     assert figures["hbm_used"]["b"] is None
     assert figures["step_seconds_median"]["a"]["provenance"] == "simulated"
     assert figures["step_seconds_median"]["b"] == {"value": 2.0, "provenance": "reported"}

@@ -9,7 +9,7 @@ from tests.builders import NOON, make_node, view_of
 from tests.corpus import SCENARIOS, played
 from tests.reports import efa_payload, efa_reading, monitor_reading, runtime
 from tests.reports import report as monitored
-from tests.tui.render.pens import PEN, text
+from tests.tui.render.contexts import CONTEXT, text
 from trntop.analysis.coverage import beginning, joined, lack, lacks, summary, without_input
 from trntop.analysis.rulebook import KINDS
 from trntop.core.model import Coverage, Reading, RuleCoverage, View
@@ -23,7 +23,7 @@ from trntop.tui.view_model import ViewModel
 pytestmark = pytest.mark.xdist_group("corpus")
 
 
-def seen(readings: list[Reading]) -> list[View]:
+def views_of(readings: list[Reading]) -> list[View]:
     readings.sort(key=lambda reading: reading.time)
     return list(play(readings, Monitor(Settings())))
 
@@ -49,7 +49,7 @@ def test_no_rule_opens_an_incident_before_it_judges(name: str) -> None:
 
 
 def test_rules_count_the_steps_that_they_need() -> None:
-    views = seen(steps(0, 240, 0.6, 0.2))
+    views = views_of(steps(0, 240, 0.6, 0.2))
     early = views[9]
     assert needs(early)["straggler"] == "needs 4 more steps"
     assert needs(early)["comm_bound"] == "needs 16 s more"
@@ -66,14 +66,16 @@ def test_rules_count_the_steps_that_they_need() -> None:
 
 def test_a_rule_without_input_for_long_starts_over() -> None:
     devices = [efa_reading(efa_payload(a={"tx_bytes": t}), float(t)) for t in range(30)]
-    views = seen(devices + [monitor_reading(monitored(runtime()), float(t)) for t in range(130)])
+    views = views_of(
+        devices + [monitor_reading(monitored(runtime()), float(t)) for t in range(130)]
+    )
     states = [needs(view)["efa_degraded"] for view in views]
     assert states[0] == "needs 12 s more"
     assert states[12] == ""
     assert states[-1] == "no input, needs efa"
 
 
-def test_time_that_goes_back_begins_anew() -> None:
+def test_time_that_goes_back_resets() -> None:
     monitor = Monitor(Settings())
     for second in (1000, 1060, 10):
         for reading in steps(second, second + 1, 0.6, 0.2):
@@ -122,12 +124,14 @@ def test_two_judges_have_judged_since_the_later_one() -> None:
     assert joined([]) == Coverage()
 
 
-def test_the_screen_and_the_report_claim_nothing_before() -> None:
+def test_the_screen_and_the_report_give_no_all_clear_before() -> None:
     view = replace(view_of(make_node(0), make_node(1)), coverage=EARLY)
     model = ViewModel(view=view, history=History(60), limits=Analysis(), utc=True)
-    assert text(alert.draw(model, 120, PEN)).startswith(" watching for 6 s · judging from 12:00:08")
-    assert "✓" not in text(alert.draw(model, 120, PEN))
-    detail = text(incidents.detail(model, None, 80, PEN))
+    assert text(alert.draw(model, 120, CONTEXT)).startswith(
+        " watching for 6 s · judging from 12:00:08"
+    )
+    assert "✓" not in text(alert.draw(model, 120, CONTEXT))
+    detail = text(incidents.detail(model, None, 80, CONTEXT))
     assert "Straggler            needs 5 more steps" in detail
     assert "Latency regression   no input, needs probe" in detail
     assert "Hang                 since 11:59:59" in detail
@@ -135,6 +139,6 @@ def test_the_screen_and_the_report_claim_nothing_before() -> None:
     assert "INCONCLUSIVE, too little data for the rules" in page
     assert "- Judged: not yet, too little data\n" in page
     later = replace(view, coverage=replace(EARLY, since=NOON - 1))
-    known = text(alert.draw(replace(model, view=later), 120, PEN))
-    assert known.startswith(" ✓ no incidents  Comm bound: needs 8 s more")
+    complete = text(alert.draw(replace(model, view=later), 120, CONTEXT))
+    assert complete.startswith(" ✓ no incidents  Comm bound: needs 8 s more")
     assert "HEALTHY" in report(later, later, 6.0, ())

@@ -1,10 +1,10 @@
-"""Rules of the user's own at work: on which parts they hold, and what they say of them."""
+"""Rules of the user's own at work: on which parts they hold, and what they report."""
 
 from collections.abc import Iterable
 
 import pytest
 
-from tests.analysis.harness import Stretch, stretches
+from tests.analysis.harness import Detection, detections
 from tests.reports import (
     efa_payload,
     efa_reading,
@@ -21,8 +21,8 @@ from trntop.core.settings import Analysis, Settings
 from trntop.session.monitor import Monitor, play
 
 
-def found(when: str, readings: Iterable[Reading], **options: float) -> list[Stretch]:
-    return stretches(Custom(CustomRule(name="own", when=when, **options)), readings)  # type: ignore[arg-type]
+def found(when: str, readings: Iterable[Reading], **options: float) -> list[Detection]:
+    return detections(Custom(CustomRule(name="own", when=when, **options)), readings)  # type: ignore[arg-type]
 
 
 def host(time: int, busy: float) -> Reading:
@@ -40,11 +40,11 @@ def test_a_core_below_a_limit_is_named() -> None:
         monitor(t, {0: 90.0, 1: 90.0, 2: 90.0, 3: 20.0 if 10 <= t < 20 else 90.0})
         for t in range(30)
     ]
-    (one,) = found("neuroncore_utilization_ratio < 0.5", stream)
-    assert one.key == ("n", 3)
-    assert 10 <= one.begin <= 11
-    assert 20 <= one.end <= 21
-    verdict = one.verdict
+    (detection,) = found("neuroncore_utilization_ratio < 0.5", stream)
+    assert detection.key == ("n", 3)
+    assert 10 <= detection.begin <= 11
+    assert 20 <= detection.end <= 21
+    verdict = detection.verdict
     assert (verdict.node, verdict.component, verdict.job) == ("n", "core:3", None)
     assert verdict.fields["where"] == "n core:3"
     assert verdict.fields["value"] == "20 %"
@@ -56,15 +56,19 @@ def test_a_core_below_a_limit_is_named() -> None:
 
 def test_the_limit_itself_counts_with_an_equals_sign_only() -> None:
     stream = [monitor(t, {0: 50.0, 1: 100.0}) for t in range(10)]
-    assert [one.key for one in found("neuroncore_utilization_ratio > 1", stream)] == []
-    assert [one.key for one in found("neuroncore_utilization_ratio >= 1", stream)] == [("n", 1)]
-    assert [one.key for one in found("neuroncore_utilization_ratio < 0.5", stream)] == []
-    keys = [one.key for one in found("neuroncore_utilization_ratio <= 0.5", stream)]
+    assert [detection.key for detection in found("neuroncore_utilization_ratio > 1", stream)] == []
+    assert [detection.key for detection in found("neuroncore_utilization_ratio >= 1", stream)] == [
+        ("n", 1)
+    ]
+    assert [
+        detection.key for detection in found("neuroncore_utilization_ratio < 0.5", stream)
+    ] == []
+    keys = [detection.key for detection in found("neuroncore_utilization_ratio <= 0.5", stream)]
     assert keys == [("n", 0)]
-    assert [one.key for one in found("neuroncore_utilization_ratio <= 0", stream)] == []
+    assert [detection.key for detection in found("neuroncore_utilization_ratio <= 0", stream)] == []
 
 
-def test_it_has_not_passed_before_it_is_well_below() -> None:
+def test_it_clears_only_well_below_the_limit() -> None:
     values = [*[50.0] * 5, *[92.0] * 5, *[88.0] * 5, *[92.0] * 5, *[80.0] * 5]
     stream = [monitor(t, {0: value, 1: 0.0}) for t, value in enumerate(values)]
     when = "neuroncore_utilization_ratio > 0.9"
@@ -73,18 +77,18 @@ def test_it_has_not_passed_before_it_is_well_below() -> None:
 
 
 def test_components_are_named_by_their_kind() -> None:
-    cards = {
+    devices = {
         "rdmap16s27": {"tx_bytes": 0.0, "tx_pkts": 0.0},
         "rdmap32s27": {"tx_bytes": 5e9, "tx_pkts": 1.0},
     }
-    stream = [efa_reading(efa_payload(**cards), float(t)) for t in range(5)]
+    stream = [efa_reading(efa_payload(**devices), float(t)) for t in range(5)]
     stream += [monitor(t, {0: 90.0, 1: 90.0}, 30 << 30) for t in range(5)]
     stream += [step_reading(float(t), job="a/b", rank=3, step=t) for t in range(5)]
 
     def named(when: str) -> list[tuple[str | None, str | None, str]]:
         return [
-            (one.verdict.component, one.verdict.job, one.verdict.fields["value"])
-            for one in found(when, stream)
+            (detection.verdict.component, detection.verdict.job, detection.verdict.fields["value"])
+            for detection in found(when, stream)
         ]
 
     assert named("efa_tx_bytes_total > 1e9") == [("efa:rdmap32s27", "a/b", "4.66 GiB")]
@@ -95,16 +99,16 @@ def test_components_are_named_by_their_kind() -> None:
     assert named("node_runtimes >= 1") == [(None, "a/b", "1 runtimes")]
 
 
-def test_what_is_not_known_is_neither_bad_nor_well() -> None:
+def test_unknown_is_neither_unhealthy_nor_healthy() -> None:
     stream = [monitor(t, {0: 20.0, 1: 90.0}) for t in range(10)]
-    # Nobody speaks for a while: three periods later the value is absent, not back.
+    # No source reports for a while: three periods later the value is absent, not back.
     stream += [host(t, 0.1) for t in range(10, 30)]
-    (one,) = found("neuroncore_utilization_ratio < 0.5", stream)
-    assert one.end > 28
+    (detection,) = found("neuroncore_utilization_ratio < 0.5", stream)
+    assert detection.end > 28
     assert found("efa_retransmit_ratio >= 0", stream) == []
 
 
-def test_the_monitor_runs_custom_rules_beside_its_own() -> None:
+def test_the_monitor_runs_custom_rules_with_its_own() -> None:
     rules = (
         CustomRule(
             name="lazy", when="neuroncore_utilization_ratio < 0.5", hold=3.0, severity="info"

@@ -50,7 +50,7 @@ def test_fault_58_absent_values_neither_open_nor_close() -> None:
     assert run(hold, [0.1, NAN, 0.1], start=105) == [Change("a", False, 105.0)]
 
 
-def test_a_pending_subject_that_is_long_unknown_starts_anew() -> None:
+def test_a_pending_subject_that_is_long_unknown_starts_over() -> None:
     hold = Debouncer(hold=3, clear_hold=2)
     assert run(hold, [2, *[NAN] * int(GAP + 1), 2, 2, 2]) == []
     assert run(hold, [2], start=GAP + 5) == [Change("a", True, GAP + 2)]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.analysis.harness import Stretch, stretches
+from tests.analysis.harness import Detection, detections
 from tests.reports import monitor_reading, report, runtime
 from trntop.analysis.detectors.devices import DeviceLost, EccUncorrected
 from trntop.core.model import Reading
@@ -40,12 +40,12 @@ def sysfs_reading(
     return Reading("n", "neuron-sysfs", t, json.dumps(data).encode())
 
 
-def lost(readings: Iterable[Reading]) -> list[Stretch]:
-    return stretches(DeviceLost(Analysis(), 1.0), readings)
+def lost(readings: Iterable[Reading]) -> list[Detection]:
+    return detections(DeviceLost(Analysis(), 1.0), readings)
 
 
-def erred(readings: Iterable[Reading]) -> list[Stretch]:
-    return stretches(EccUncorrected(Analysis(), 1.0), readings)
+def erred(readings: Iterable[Reading]) -> list[Detection]:
+    return detections(EccUncorrected(Analysis(), 1.0), readings)
 
 
 def monitored(at: Callable[[int], dict[str, Any]], seconds: int = 60) -> list[Reading]:
@@ -66,7 +66,9 @@ def test_a_device_that_neuron_monitor_lists_no_more(count: int) -> None:
     assert found.verdict.fields == {
         "node": "n", "what": "device 3 is lost", "basis": "neuron-monitor",
     }  # fmt: skip
-    left = [one.text for one in found.verdict.evidence if one.quantity == "node_devices"]
+    left = [
+        evidence.text for evidence in found.verdict.evidence if evidence.quantity == "node_devices"
+    ]
     assert left == ([] if count == DEVICES else ["3 of 4 devices left"])
 
 
@@ -76,7 +78,7 @@ def test_one_reading_without_it_is_no_loss() -> None:
     assert lost(slow) == []
 
 
-def test_what_says_nothing_of_a_loss() -> None:
+def test_lines_that_report_no_loss() -> None:
     def broken(t: int) -> dict[str, Any]:
         result = payload()
         if t >= 20:
@@ -119,10 +121,10 @@ def test_a_smaller_machine_under_the_same_name_has_lost_nothing() -> None:
     assert lost(monitored(at)) == []
 
 
-def test_the_driver_says_that_a_device_is_lost() -> None:
-    well = {device: {"mem_ecc_uncorrected": 0} for device in range(3)}
-    stream = [sysfs_reading(float(t), well) for t in range(0, 60, 10)]
-    gone = {0: well[0], 1: well[1]}
+def test_the_driver_reports_a_lost_device() -> None:
+    healthy = {device: {"mem_ecc_uncorrected": 0} for device in range(3)}
+    stream = [sysfs_reading(float(t), healthy) for t in range(0, 60, 10)]
+    gone = {0: healthy[0], 1: healthy[1]}
     stream += [sysfs_reading(float(t), gone, {2}) for t in range(60, 100, 10)]
     (found,) = lost(stream)
     assert found.key == ("n", 2)
@@ -138,12 +140,15 @@ def test_the_only_device_is_lost() -> None:
 
 
 def test_a_device_that_sysfs_lists_no_more() -> None:
-    well = {device: {"mem_ecc_uncorrected": 0} for device in range(3)}
-    stream = [sysfs_reading(float(t), well) for t in range(0, 60, 10)]
-    stream += [sysfs_reading(float(t), {0: {}, 1: well[1]}) for t in range(60, 100, 10)]
+    healthy = {device: {"mem_ecc_uncorrected": 0} for device in range(3)}
+    stream = [sysfs_reading(float(t), healthy) for t in range(0, 60, 10)]
+    stream += [sysfs_reading(float(t), {0: {}, 1: healthy[1]}) for t in range(60, 100, 10)]
     found = lost(stream)
-    assert sorted(one.verdict.component or "" for one in found) == ["device:0", "device:2"]
-    assert all(70 <= one.begin <= 71 for one in found)
+    assert sorted(detection.verdict.component or "" for detection in found) == [
+        "device:0",
+        "device:2",
+    ]
+    assert all(70 <= detection.begin <= 71 for detection in found)
 
 
 def test_uncorrected_errors_count_only_what_is_new() -> None:
@@ -198,6 +203,9 @@ def test_the_kernel_s_words_on_the_device() -> None:
     log = {"period": 10, "lines": [{"text": line}], "counts": {"neuron": 1}}
     stream = monitored(lambda t: payload(ecc={1: int(t >= 25), 2: int(t >= 25)}))
     stream.append(Reading("n", "kernel-log", 24.0, json.dumps(log).encode()))
-    texts = {one.key[1]: [each.text for each in one.verdict.evidence] for one in erred(stream)}  # type: ignore[index]
+    texts = {
+        detection.key[1]: [each.text for each in detection.verdict.evidence]
+        for detection in erred(stream)
+    }  # type: ignore[index]
     assert f"kernel log: {line}" in texts[1]
     assert f"kernel log: {line}" not in texts[2]

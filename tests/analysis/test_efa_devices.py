@@ -34,14 +34,14 @@ def axis(*devices: str) -> PartAxis:
 def test_the_median_of_the_others(members: list[tuple[int, float]]) -> None:
     groups = np.array([group for group, _ in members], np.int64)
     values = np.array([value for _, value in members], np.float64)
-    got = Groups(groups).median(values)
+    median = Groups(groups).median(values)
     for index, group in enumerate(groups):
         others = np.delete(values, index)[np.delete(groups, index) == group]
         others = others[~np.isnan(others)]
         if len(others):
-            np.testing.assert_allclose(got[index], np.median(others))
+            np.testing.assert_allclose(median[index], np.median(others))
         else:
-            assert np.isnan(got[index])
+            assert np.isnan(median[index])
 
 
 def test_the_peers_are_on_the_same_node() -> None:
@@ -54,15 +54,15 @@ def test_a_node_with_few_devices_has_its_peers_on_other_nodes_of_the_job() -> No
     jobs = {"n0": "x", "n1": "x", "n2": "y"}
     peers = EfaPeers(devices, jobs)
     values = np.array([1.0, 2, 3, 4, 5, 6, 7, 8, 9, 10])
-    got = peers.median(values)
-    assert got[:6].tolist() == [3, 4, 1, 2, 6, 5]  # n2 is alone in its job, n3 without one
-    assert np.isnan(got[6])
+    median = peers.median(values)
+    assert median[:6].tolist() == [3, 4, 1, 2, 6, 5]  # n2 is alone in its job, n3 without one
+    assert np.isnan(median[6])
     assert peers.is_valid(devices, dict(jobs))
     assert not peers.is_valid(devices, jobs | {"n3": "x"})
-    assert peers.rails.median(values)[-1:].tolist() != got[-1:].tolist()
+    assert peers.rails.median(values)[-1:].tolist() != median[-1:].tolist()
 
 
-def test_the_busiest_card_of_each_node() -> None:
+def test_the_busiest_device_of_each_node() -> None:
     devices = axis("ab", "", "abc")
     largest = node_largest(devices, np.array([1.0, NAN, 3, 5, 4]))
     assert_array_equal(largest, [1, NAN, 5])
@@ -74,7 +74,7 @@ def test_the_lower_median() -> None:
     assert np.isnan(lower_median(np.array([NAN])))
 
 
-def test_one_device_stands_for_most_of_its_node() -> None:
+def test_one_device_represents_most_of_its_node() -> None:
     devices = axis("abc", "abc")
     values = np.array([2.0, 3.0, 0.0, 2.0, 0.0, 0.0])
     assert _is_whole(devices, values > 1).tolist() == [True, False]
@@ -83,13 +83,13 @@ def test_one_device_stands_for_most_of_its_node() -> None:
 
 
 def found(values: list[float], *devices: str, sure: bool = True) -> list[int]:
-    """Indices of those that stand out; the limit is 1."""
+    """Indices of those above the limit, which is 1."""
     column = np.array(values, np.float64)
     peers = EfaPeers(axis(*devices), {})
     return np.flatnonzero(stands_out(column, 1.0, np.full(len(column), sure), peers) > 1).tolist()
 
 
-def test_far_above_its_peers() -> None:
+def test_well_above_its_peers() -> None:
     assert found([0.1, 0.1, 5, 0.1], "abcd") == [2]
     assert found([0.9, 0.9, 5, 0.9], "abcd") == []
     assert found([0.1, 0.1, 0.9, 0.1], "abcd") == []
@@ -99,7 +99,7 @@ def test_what_may_be_chance_does_not() -> None:
     assert found([0, 0, 5, 0], "abcd", sure=False) == []
 
 
-def test_what_the_whole_fleet_has_is_nobodys() -> None:
+def test_what_the_whole_fleet_has_names_no_device() -> None:
     assert found([5] * 8, "abcd", "abcd") == []
 
 
@@ -114,7 +114,7 @@ def test_those_that_talk_to_the_worst_are_not_named() -> None:
     assert found([0, 20, 0, 0, 3, 0, 0, 0], "abcd", "abcd") == [1, 4]
 
 
-def test_a_rail_that_has_it_alike_is_nobodys() -> None:
+def test_a_rail_with_equal_values_names_no_device() -> None:
     assert found([0, 0, 5, 0, 0, 0, 5, 0, 0, 0, 4, 0], "abcd", "abcd", "abcd") == []
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.analysis.harness import Stretch, stretches
+from tests.analysis.harness import Detection, detections
 from tests.reports import monitor_reading, report, runtime
 from trntop.analysis.detectors.errors import ExecutionErrors
 from trntop.core.model import Reading, Severity
@@ -14,12 +14,12 @@ from trntop.core.settings import Analysis, Settings
 from trntop.session.monitor import Monitor, play
 
 
-def failed(readings: Iterable[Reading]) -> list[Stretch]:
-    return stretches(ExecutionErrors(Analysis(), 1.0), readings)
+def failed(readings: Iterable[Reading]) -> list[Detection]:
+    return detections(ExecutionErrors(Analysis(), 1.0), readings)
 
 
 def running(second: Callable[[int], dict[str, Any]], seconds: int = 60) -> list[Reading]:
-    """A process that is well, and a second one."""
+    """A healthy process, and a second one."""
     return [monitor_reading(report(runtime(), second(t)), float(t)) for t in range(seconds)]
 
 
@@ -53,7 +53,7 @@ def test_a_failure_that_is_a_status_and_an_error_is_one() -> None:
     (found,) = failed(running(second))
     assert found.verdict.fields["count"] == "3 executions failed in process 101"
     assert found.verdict.fields["kinds"] == "hardware errors"
-    assert {one.text for one in found.verdict.evidence} == {
+    assert {evidence.text for evidence in found.verdict.evidence} == {
         "completed with errors in process 101: 3",
         "hardware errors in process 101: 3",
     }
@@ -74,7 +74,7 @@ def test_severity_by_kind(kind: str, severity: Severity) -> None:
     assert found.verdict.fields["kinds"] == f"{kind} errors"
 
 
-def test_two_processes_that_fail_are_told_apart() -> None:
+def test_two_failing_processes_are_distinguished() -> None:
     stream = [
         monitor_reading(
             report(runtime(100, timed_out=4 * (t == 30)), runtime(101, timed_out=2 * (t == 30))),
@@ -82,14 +82,14 @@ def test_two_processes_that_fail_are_told_apart() -> None:
         )
         for t in range(60)
     ]
-    counts = {one.key: one.verdict.fields["count"] for one in failed(stream)}
+    counts = {detection.key: detection.verdict.fields["count"] for detection in failed(stream)}
     assert counts == {
         ("n", 100): "4 executions failed in process 100",
         ("n", 101): "2 executions failed in process 101",
     }
 
 
-def test_a_process_that_starts_anew_has_lost_and_found_nothing() -> None:
+def test_a_restarted_process_has_lost_and_found_nothing() -> None:
     stream = running(lambda t: runtime(101 if t < 30 else 202, timed_out=int(t == 20)))
     (found,) = failed(stream)
     assert found.key == ("n", 101)
@@ -111,12 +111,12 @@ def test_generic_errors_that_outnumber_the_executions_are_no_failures() -> None:
     assert found.verdict.severity is Severity.INFO
     assert found.verdict.fields["count"] == "no execution failed in process 101"
     assert found.verdict.fields["kinds"] == "more generic errors than executions"
-    assert {one.text for one in found.verdict.evidence} == {
+    assert {evidence.text for evidence in found.verdict.evidence} == {
         "more generic errors than executions in process 101: 23700"
     }
 
 
-def test_a_failure_beside_such_errors_is_one() -> None:
+def test_a_failure_among_such_errors_counts() -> None:
     def second(t: int) -> dict[str, Any]:
         result = erring(generic=23_700)
         result["report"]["execution_stats"]["execution_summary"]["timed_out"] = int(t == 30)
@@ -137,20 +137,20 @@ def test_failures_add_up() -> None:
 def sysfs_reading(t: float, **status: int) -> Reading:
     """Two devices; core 1 of device 1 counts what is given."""
     cores = {str(core): {"status": {"success": 9, "hw_error": 0, "timeout": 5}} for core in (0, 1)}
-    sick = {"status": cores["1"]["status"] | status}
-    devices = {"0": {"cores": cores}, "1": {"cores": cores | {"1": sick}}}
+    faulty = {"status": cores["1"]["status"] | status}
+    devices = {"0": {"cores": cores}, "1": {"cores": cores | {"1": faulty}}}
     data = {"driver": "2.30.2.0", "period": 10, "devices": devices}
     return Reading("n", "neuron-sysfs", t, json.dumps(data).encode())
 
 
-def test_the_driver_s_counts_tell_where_no_runtime_does() -> None:
+def test_the_driver_s_counts_replace_missing_runtime_counts() -> None:
     stream = [sysfs_reading(float(t), hw_error=2 * (t >= 30)) for t in range(0, 90, 10)]
     (found,) = failed(stream)
     assert found.key == ("n", None)
     assert found.verdict.component == "device:1"
     assert found.verdict.fields["count"] == "2 executions failed in device 1"
     assert found.verdict.fields["basis"] == "neuron-sysfs"
-    # Beside neuron-monitor's they would be the same failures once more.
+    # Next to neuron-monitor's they would be the same failures once more.
     assert failed([*stream, *running(lambda t: runtime(101), 90)]) == []
 
 

@@ -23,7 +23,7 @@ def views(stream: list[Reading]) -> list[View]:
 
 
 def found(view: View) -> list[tuple[str, str | None, str | None]]:
-    return sorted((one.kind, one.node, one.component) for one in view.incidents)
+    return sorted((incident.kind, incident.node, incident.component) for incident in view.incidents)
 
 
 @cache
@@ -48,18 +48,21 @@ def undisturbed() -> View:
 @pytest.mark.parametrize("seconds", [HOUR, -60.0])
 def test_fault_21_a_clock_that_is_set_changes_no_incident(seconds: float) -> None:
     plain = one_falls_silent()
-    leapt = [moved(one, seconds) if one.node == "b" and one.time >= 1050 else one for one in plain]
+    leapt = [
+        moved(reading, seconds) if reading.node == "b" and reading.time >= 1050 else reading
+        for reading in plain
+    ]
     (expected,), (incident,) = undisturbed().incidents, views(leapt)[-1].incidents
     assert (incident.kind, incident.node) == (expected.kind, expected.node) == ("node_silent", "c")
     assert incident.opened_at == pytest.approx(expected.opened_at, abs=1.0)
     assert incident.closed_at == pytest.approx(expected.closed_at, abs=1.0)
 
 
-@pytest.mark.parametrize(("who", "seconds"), [(NODES, -HOUR), ("b", HOUR), ("b", -HOUR)])
-def test_no_reading_is_ever_of_the_future(who: str, seconds: float) -> None:
+@pytest.mark.parametrize(("nodes", "seconds"), [(NODES, -HOUR), ("b", HOUR), ("b", -HOUR)])
+def test_no_reading_is_ever_of_the_future(nodes: str, seconds: float) -> None:
     stream = [
-        moved(one, seconds) if one.node in who and one.time >= 1050 else one
-        for one in one_falls_silent()
+        moved(reading, seconds) if reading.node in nodes and reading.time >= 1050 else reading
+        for reading in one_falls_silent()
     ]
     for view in views(stream):
         for node in view.cluster.nodes.values():
@@ -83,12 +86,12 @@ def waiting_for_more(damage: float | None = None) -> View:
     for t in range(0, 160, 4):
         for rank, node in enumerate("abcd"):
             comm = 1.6 if t >= 100 else 0.6
-            one = step_reading(float(t), node=node, rank=rank, step=t // 4, comm=comm)
+            reading = step_reading(float(t), node=node, rank=rank, step=t // 4, comm=comm)
             if damage is not None and t == 60:
-                record = json.loads(one.data)
+                record = json.loads(reading.data)
                 record |= dict.fromkeys(("comm_seconds", "exposed_comm_seconds"), damage)
-                one = dataclasses.replace(one, data=encode(record))
-            made.append(one)
+                reading = dataclasses.replace(reading, data=encode(record))
+            made.append(reading)
     return views(made)[-1]
 
 
@@ -96,8 +99,8 @@ def waiting_for_more(damage: float | None = None) -> View:
 def test_fault_33_damaged_step_times_spoil_no_window(number: float) -> None:
     plain, damaged = waiting_for_more(), waiting_for_more(number)
     assert found(damaged) == found(plain)
-    for one, other in zip(plain.incidents, damaged.incidents, strict=True):
-        assert other.opened_at == pytest.approx(one.opened_at, abs=2.0)
+    for incident, other in zip(plain.incidents, damaged.incidents, strict=True):
+        assert other.opened_at == pytest.approx(incident.opened_at, abs=2.0)
 
 
 @pytest.mark.parametrize("number", DAMAGED)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.analysis.harness import Stretch, stretches
+from tests.analysis.harness import Detection, detections
 from tests.reports import efa_reading, monitor_reading, report, runtime, step_reading
 from trntop.analysis.detectors.idle import IdleAllocation
 from trntop.core.model import Reading
@@ -15,13 +15,13 @@ from trntop.core.settings import Analysis
 GIB = 1 << 30
 
 
-def idle(readings: Iterable[Reading], limit: float = 60.0, efa: bool = True) -> list[Stretch]:
+def idle(readings: Iterable[Reading], limit: float = 60.0, efa: bool = True) -> list[Detection]:
     """On a node that exchanges data with others, unless it has no EFA device."""
     stream = list(readings)
     for t in range(0, 40 * efa, 5):
         device = {"port": {"tx_bytes": 1_000_000_000 * t, "rx_bytes": 0}}
         stream.append(efa_reading({"devices": {"rdmap16s27": device}}, float(t), "n"))
-    return stretches(IdleAllocation(Analysis(idle=limit), 1.0), stream)
+    return detections(IdleAllocation(Analysis(idle=limit), 1.0), stream)
 
 
 def process(busy: bool, pid: int = 100, cores: tuple[int, ...] = (0, 1)) -> dict[str, Any]:
@@ -85,11 +85,11 @@ def test_several_that_idle_are_one_matter() -> None:
     assert len(found.verdict.evidence) == 2
 
 
-def test_who_waits_in_a_collective_or_holds_nothing_is_not_idle() -> None:
+def test_a_process_in_a_collective_or_without_memory_is_not_idle() -> None:
     spinning = runtime(utilization={0: 100.0, 1: 100.0}, completed=0)
     empty = runtime(utilization={0: 0.0, 1: 0.0}, memory={0: 0, 1: 0}, completed=0)
-    for one in (spinning, empty):
-        assert idle(monitor_reading(report(one), float(t)) for t in range(150)) == []
+    for content in (spinning, empty):
+        assert idle(monitor_reading(report(content), float(t)) for t in range(150)) == []
     assert idle(monitor_reading(report(), float(t)) for t in range(150)) == []
 
 
@@ -117,8 +117,8 @@ def test_what_explains_idle_cores(excuse: Callable[[int], Reading]) -> None:
     assert idle([*alone(lambda t: False), *map(excuse, range(0, 200, 5))]) == []
 
 
-def test_nothing_is_known_while_nothing_is_heard() -> None:
-    stream = [one for one in alone(lambda t: False, 120) if not 30 <= one.time < 70]
+def test_without_data_the_state_is_unknown() -> None:
+    stream = [reading for reading in alone(lambda t: False, 120) if not 30 <= reading.time < 70]
     (found,) = idle(stream, limit=90.0)
     assert found.verdict.since == pytest.approx(1, abs=1)
 

@@ -40,12 +40,12 @@ class Story:
         component: str | None = None, since: float = 0.0, severity: Severity | None = None,
     ) -> Detection:  # fmt: skip
         key = (node, component) if component else node or job
-        who = component or node or ""
-        what = "communication" if kind == "comm_bound" else who
-        fields = {"node": node, "job": job, "where": who, "card": who, "what": what}
+        subject = component or node or ""
+        what = "communication" if kind == "comm_bound" else subject
+        fields = {"node": node, "job": job, "where": subject, "card": subject, "what": what}
         summary = RULES[kind].summary
         fields = {name: text or "" for name, text in fields.items() if f"{{{name}}}" in summary}
-        evidence = (Evidence(f"{kind} of {who}", node),)
+        evidence = (Evidence(f"{kind} of {subject}", node),)
         verdict = Verdict(fields, job, node, component, severity, evidence)
         return Detection(RULES[kind], key, since, verdict)
 
@@ -70,11 +70,11 @@ class Story:
 
     @property
     def kinds(self) -> list[str]:
-        return [one.kind for one in self.incidents]
+        return [incident.kind for incident in self.incidents]
 
 
 def texts(incident: Incident) -> str:
-    return "\n".join(one.text for one in incident.evidence)
+    return "\n".join(evidence.text for evidence in incident.evidence)
 
 
 def test_a_finding_is_an_incident() -> None:
@@ -147,9 +147,9 @@ def test_a_chain_of_causes_is_one_incident() -> None:
     story.find(20, "straggler", "n1", since=8)
     story.find(30, "efa_degraded", "n1", component="efa:x", since=7)
     assert story.kinds == ["efa_degraded"]
-    told = texts(story.incidents[0])
-    assert "communication " in told
-    assert "slower than its peers" in told
+    named = texts(story.incidents[0])
+    assert "communication " in named
+    assert "slower than its peers" in named
 
 
 @pytest.mark.parametrize("after", [1.0, TUNING.trail - 1.0])
@@ -192,7 +192,7 @@ def test_what_outlasts_its_cause_becomes_an_incident_of_its_own() -> None:
     assert not past.open
     assert own.opened_at >= 50
     story.close(400, effect)
-    assert [one.open for one in story.incidents] == [False, False]
+    assert [incident.open for incident in story.incidents] == [False, False]
 
 
 def test_what_outlasts_one_cause_passes_to_another() -> None:
@@ -211,7 +211,7 @@ def test_what_returns_follows_from_a_cause_all_the_same() -> None:
     story.close(40, effect)
     story.find(200, "straggler", "n1")
     story.find(210, "comm_bound")
-    assert [one.kind for one in story.incidents if one.open] == ["straggler"]
+    assert [incident.kind for incident in story.incidents if incident.open] == ["straggler"]
 
 
 # Many nodes.
@@ -249,7 +249,7 @@ def test_fault_57_two_hundred_nodes_in_one_tick() -> None:
     assert incident.summary.startswith("all 200 nodes of a")
     assert len(incident.evidence) <= 50
     story.close(100, *findings)
-    assert [one.closed_at for one in story.incidents] == [100]
+    assert [incident.closed_at for incident in story.incidents] == [100]
 
 
 def test_two_hundred_nodes_one_after_the_other() -> None:
@@ -265,18 +265,18 @@ def test_jobs_are_kept_apart() -> None:
     story = Story()
     degrade(story, [10, 11, 12], "a")
     degrade(story, [13, 14, 15], "b", first=4)
-    assert sorted((one.job or "", one.node) for one in story.incidents) == [
+    assert sorted((incident.job or "", incident.node) for incident in story.incidents) == [
         ("a", None),
         ("b", None),
     ]
-    assert all(one.summary.startswith("3 of 4 nodes of ") for one in story.incidents)
+    assert all(incident.summary.startswith("3 of 4 nodes of ") for incident in story.incidents)
 
 
 def test_few_nodes_are_incidents_of_their_own() -> None:
     story = Story({"a": 20, None: 20})
     degrade(story, [10, 11, 12, 13])
     assert len(story.incidents) == 4
-    assert {one.node for one in story.incidents} == {"n0", "n1", "n2", "n3"}
+    assert {incident.node for incident in story.incidents} == {"n0", "n1", "n2", "n3"}
 
 
 def test_the_next_node_joins_the_common_incident() -> None:
@@ -322,7 +322,7 @@ def test_a_common_cause_explains_what_opened_before_it() -> None:
     story = Story()
     for node in range(3):
         story.find(10 + node, "straggler", f"n{node}")
-    assert [one.node for one in story.incidents] == [None]
+    assert [incident.node for incident in story.incidents] == [None]
     for node in range(3):
         story.find(15 + node, "efa_degraded", f"n{node}", component="efa:x", since=9)
     assert story.kinds == ["efa_degraded"]
@@ -344,7 +344,8 @@ def test_an_incident_shown_once_stays_known_by_its_id() -> None:
 def test_several_parts_of_a_node_are_one_incident() -> None:
     story = Story({"a": 200, None: 200})
     findings = [
-        story.find(10 + card, "efa_degraded", "n1", component=f"efa:{card}") for card in range(3)
+        story.find(10 + device, "efa_degraded", "n1", component=f"efa:{device}")
+        for device in range(3)
     ]
     (incident,) = story.incidents
     assert (incident.node, incident.component) == ("n1", None)
@@ -400,35 +401,42 @@ def test_where_the_clock_is_set_back_nothing_returns() -> None:
     story = Story()
     story.close(5050, story.find(5010, "straggler", "n1"))
     story.find(100, "straggler", "n1")
-    assert len({one.id for one in story.incidents}) == 2
-    assert all(one.closed_at is None or one.closed_at >= one.opened_at for one in story.incidents)
+    assert len({incident.id for incident in story.incidents}) == 2
+    assert all(
+        incident.closed_at is None or incident.closed_at >= incident.opened_at
+        for incident in story.incidents
+    )
 
 
 def test_ids_are_unique() -> None:
     story = Story()
     random = Random(4)
     kinds = ["efa_degraded", "straggler", "comm_bound", "hang", "node_silent", "memory_pressure"]
-    open_ones: list[Detection] = []
+    open_detections: list[Detection] = []
     for t in range(1, 2000, 3):
-        if open_ones and random.random() < 0.5:
-            story.close(t, open_ones.pop(random.randrange(len(open_ones))))
+        if open_detections and random.random() < 0.5:
+            story.close(t, open_detections.pop(random.randrange(len(open_detections))))
         else:
             kind = random.choice(kinds)
             node = None if kind in ("comm_bound", "hang") else f"n{random.randrange(5)}"
             job = random.choice("ab")
             finding = story.found(kind, node, job=job, since=t - random.randrange(20))
-            if all(finding.key != one.key or finding.rule is not one.rule for one in open_ones):
-                open_ones.append(finding)
+            if all(
+                finding.key != kept.key or finding.rule is not kept.rule for kept in open_detections
+            ):
+                open_detections.append(finding)
                 story.open(t, finding)
         incidents = story.incidents
-        assert len({one.id for one in incidents}) == len(incidents)
-        assert all(len(one.summary) <= 120 for one in incidents)
-        assert all(one.open or one.closed_at >= one.opened_at for one in incidents)
-        for finding in open_ones:  # nothing that lasts is lost
+        assert len({incident.id for incident in incidents}) == len(incidents)
+        assert all(len(incident.summary) <= 120 for incident in incidents)
+        assert all(
+            incident.open or incident.closed_at >= incident.opened_at for incident in incidents
+        )
+        for finding in open_detections:  # nothing that lasts is lost
             assert finding.group is not None
-    for finding in open_ones:
+    for finding in open_detections:
         story.close(2001, finding)
-    assert not any(one.open for one in story.incidents)
+    assert not any(incident.open for incident in story.incidents)
 
 
 def test_the_severity_only_rises() -> None:
@@ -436,12 +444,12 @@ def test_the_severity_only_rises() -> None:
     finding = story.find(10, "comm_bound")
     case = finding.group
     assert case is not None
-    seen = []
+    ids = []
     for severity in (Severity.WARNING, Severity.CRITICAL, Severity.WARNING, Severity.INFO):
         finding.verdict = Verdict({}, "a", severity=severity)
         story.groups.describe(case)
-        seen.append(story.incidents[0].severity)
-    assert seen == [Severity.WARNING, *[Severity.CRITICAL] * 3]
+        ids.append(story.incidents[0].severity)
+    assert ids == [Severity.WARNING, *[Severity.CRITICAL] * 3]
 
 
 def test_open_ones_first_and_the_worst_of_them() -> None:
@@ -449,7 +457,7 @@ def test_open_ones_first_and_the_worst_of_them() -> None:
     story.close(8, story.find(1, "memory_pressure", "n3"))
     story.find(10, "memory_pressure", "n1")
     story.find(20, "node_silent", "n2", job="b")
-    assert [(one.kind, one.open) for one in story.incidents] == [
+    assert [(incident.kind, incident.open) for incident in story.incidents] == [
         ("node_silent", True), ("memory_pressure", True), ("memory_pressure", False),
     ]  # fmt: skip
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.analysis.harness import Stretch, stretches
+from tests.analysis.harness import Detection, detections
 from trntop.analysis.detectors.latency import LatencyRegression
 from trntop.core.model import Reading
 from trntop.core.settings import Analysis
@@ -24,18 +24,18 @@ def mesh(
     *,
     nodes: int = 4,
     rounds: int = 12,
-    pace: float = ROUND,
+    period: float = ROUND,
     noise: float = 0.03,
     **members: Any,
 ) -> list[Reading]:
-    """Every node probes every other one once in `pace` seconds."""
+    """Every node probes every other one once in `period` seconds."""
     rng = np.random.default_rng(3)
     names = [f"n{number}" for number in range(nodes)]
     pairs = [(prober, peer) for prober in names for peer in names if peer != prober]
     found = []
     for turn in range(rounds):
         for index, (prober, peer) in enumerate(pairs):
-            time = pace * (turn + index / len(pairs))
+            time = period * (turn + index / len(pairs))
             seconds = USUAL * rng.normal(1.0, noise) * slow(time, prober, peer)
             found.append(probe(time, prober, peer, seconds, **members))
     return found
@@ -49,8 +49,8 @@ def probe(time: float, prober: str, peer: str, seconds: float, **members: Any) -
     return Reading(prober, "probe", time, json.dumps(result).encode())
 
 
-def run(readings: list[Reading]) -> list[Stretch]:
-    return stretches(LatencyRegression(Analysis(), 1.0), readings)
+def run(readings: list[Reading]) -> list[Detection]:
+    return detections(LatencyRegression(Analysis(), 1.0), readings)
 
 
 def test_healthy_links() -> None:
@@ -84,15 +84,22 @@ def test_a_slow_node(nodes: int, factor: float) -> None:
     assert found.verdict.fields["what"].startswith("up to ")
 
 
-def test_a_slow_card() -> None:
+def test_a_slow_efa_device() -> None:
     def slow(time: float, prober: str, peer: str) -> float:
         return 2.5 if prober == "n1" and time >= 5 * ROUND else 1.0
 
     other = [
-        Reading(one.node, one.source, one.time + 1, one.data.replace(b"rdmap16", b"rdmap32"))
-        for one in mesh(card="rdmap16s27")
+        Reading(
+            reading.node,
+            reading.source,
+            reading.time + 1,
+            reading.data.replace(b"rdmap16", b"rdmap32"),
+        )
+        for reading in mesh(device="rdmap16s27")
     ]
-    (found,) = run(sorted(mesh(slow, card="rdmap16s27") + other, key=lambda one: one.time))
+    (found,) = run(
+        sorted(mesh(slow, device="rdmap16s27") + other, key=lambda reading: reading.time)
+    )
     assert (found.verdict.node, found.verdict.component) == ("n1", "efa:rdmap16s27")
 
 
@@ -103,7 +110,7 @@ def test_one_slow_result_is_none() -> None:
     assert run(mesh(slow)) == []
 
 
-def test_what_is_slow_for_all_is_nobodys_fault() -> None:
+def test_what_is_slow_for_all_names_no_node() -> None:
     assert run(mesh(lambda time, prober, peer: 4.0 if time >= 5 * ROUND else 1.0, nodes=4)) == []
 
 
@@ -132,11 +139,11 @@ def test_a_link_without_a_past() -> None:
 
 def test_equal_results_count_each() -> None:
     seconds = [16e-6] * 5 + [32e-6] * 3
-    (found,) = run([probe(ROUND * turn, "n0", "n1", one) for turn, one in enumerate(seconds)])
+    (found,) = run([probe(ROUND * turn, "n0", "n1", second) for turn, second in enumerate(seconds)])
     assert 6 * ROUND <= found.begin <= 6 * ROUND + 1
 
 
-def test_failed_probes_say_nothing() -> None:
+def test_failed_probes_give_no_detection() -> None:
     readings = mesh(rounds=6)
     readings += [probe((7 + turn) * ROUND, "n1", "n2", 0.0, error="timed out") for turn in range(3)]
     assert run(readings) == []

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.analysis.harness import Stretch, stretches
+from tests.analysis.harness import Detection, detections
 from tests.reports import monitor_reading, report, runtime
 from trntop.analysis.detectors.memory import MemoryPressure
 from trntop.core.model import Reading
@@ -14,7 +14,7 @@ from trntop.core.settings import Analysis
 HBM = 32 << 30
 
 
-def filled(shares: Callable[[int], list[float]], seconds: int = 200) -> list[Stretch]:
+def filled(shares: Callable[[int], list[float]], seconds: int = 200) -> list[Detection]:
     """A node of two devices with one core each, of which so much is used at each second."""
 
     def reading(t: int) -> Reading:
@@ -23,7 +23,7 @@ def filled(shares: Callable[[int], list[float]], seconds: int = 200) -> list[Str
         payload = report(runtime(utilization=loads, memory=used), devices=2, per_device=1)
         return monitor_reading(payload, float(t))
 
-    return stretches(MemoryPressure(Analysis(), 1.0), map(reading, range(seconds)))
+    return detections(MemoryPressure(Analysis(), 1.0), map(reading, range(seconds)))
 
 
 def test_the_fullest_device_is_named() -> None:
@@ -36,13 +36,13 @@ def test_the_fullest_device_is_named() -> None:
     assert found.verdict.fields["how"] == "is 97 % used"
 
 
-def test_devices_that_fill_up_alike_are_one_matter() -> None:
+def test_devices_that_fill_up_equally_are_one_detection() -> None:
     (found,) = filled(lambda t: [0.97, 0.96] if t > 20 else [0.5, 0.5])
     assert found.verdict.component is None
     assert found.verdict.fields["what"] == "HBM of device 0 and 1 more"
 
 
-def test_steady_growth_is_told_before_it_is_full() -> None:
+def test_steady_growth_is_reported_before_it_is_full() -> None:
     (found,) = filled(lambda t: [0.5, min(0.999, 0.6 + 0.001 * t)], 390)
     # At 0.9 the rest takes 100 s; half a minute of growth must be seen.
     assert 330 <= found.begin <= 337
@@ -75,7 +75,7 @@ def test_host_memory() -> None:
         monitor_reading(report(runtime(), system_data=system), float(t)) for t in range(200)
     ]  # fmt: skip
     stream += [host_reading(t, (0.02 if 50 <= t < 100 else 0.3) * total) for t in range(0, 200, 10)]
-    (found,) = stretches(MemoryPressure(Analysis(), 1.0), stream)
+    (found,) = detections(MemoryPressure(Analysis(), 1.0), stream)
     assert found.key == ("n", "host")
     assert found.verdict.component is None
     assert found.verdict.fields["how"] == "is nearly full, 10.2 GiB available"

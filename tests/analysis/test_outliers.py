@@ -29,7 +29,7 @@ def unlike(clusters: Iterable[Cluster]) -> list[str]:
     """What the straggler's evidence states of other quantities."""
     (incident,) = analyzed(clusters, ("straggler",))
     assert incident.node == "n2"
-    return [one.text for one in incident.evidence if one.text.startswith("unlike")]
+    return [evidence.text for evidence in incident.evidence if evidence.text.startswith("unlike")]
 
 
 def test_a_quantity_in_which_only_the_culprit_differs() -> None:

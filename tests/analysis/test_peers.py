@@ -19,9 +19,9 @@ LEAST = 0.07
 class Rounds:
     """Rounds of a group, with a cause that begins at some time."""
 
-    def __init__(self, pace: float, noise: float, size: int = 8, seed: int = 1) -> None:
+    def __init__(self, interval: float, noise: float, size: int = 8, seed: int = 1) -> None:
         self.peers = Peers(LEAST)
-        self.pace = pace
+        self.interval = interval
         self.noise = noise
         self.random = np.random.default_rng(seed)
         self.axis = Axis([f"n{index}" for index in range(size)])
@@ -35,27 +35,27 @@ class Rounds:
         population: str = "",
     ) -> dict[str, float]:
         """Who was found, and how long after the beginning of these rounds."""
-        begin, found = self.time + self.pace, {}
+        begin, found = self.time + self.interval, {}
         for _ in range(rounds):
-            self.time += self.pace
+            self.time += self.interval
             times = 2.0 * (1.0 + self.bias + slow(self.time - begin))
             times = times * (1.0 + self.noise * self.random.standard_normal(len(self.axis)))
             off = excess(times, np.zeros(len(self.axis), np.int64))
-            self.peers.round(self.time, self.axis, off, self.pace, population)
+            self.peers.round(self.time, self.axis, off, self.interval, population)
             for index in np.flatnonzero(self.peers.value > 1.0).tolist():
                 found.setdefault(str(self.axis.key(index)), self.time - begin)
         return found
 
 
-def one(share: float, index: int = 3, size: int = 8) -> npt.NDArray[np.float64]:
+def slower(share: float, index: int = 3, size: int = 8) -> npt.NDArray[np.float64]:
     values = np.zeros(size)
     values[index] = share
     return values
 
 
-# A tenth is not far above the limit: the more noise and the fewer rounds, the longer it takes.
+# A tenth is just above the limit: the more noise and the fewer rounds, the longer it takes.
 @pytest.mark.parametrize(
-    ("pace", "noise", "within"),
+    ("interval", "noise", "within"),
     [
         (1.0, 0.01, 20.0),
         (1.0, 0.02, 20.0),
@@ -68,51 +68,49 @@ def one(share: float, index: int = 3, size: int = 8) -> npt.NDArray[np.float64]:
         (10.0, 0.03, 90.0),
     ],
 )
-def test_a_slow_member_is_found_soon_and_nobody_else(
-    pace: float, noise: float, within: float
-) -> None:
+def test_only_the_slow_member_is_found_soon(interval: float, noise: float, within: float) -> None:
     late = 0
     for seed in range(10):
-        rounds = Rounds(pace, noise, seed=seed)
+        rounds = Rounds(interval, noise, seed=seed)
         assert rounds.run(40) == {}
-        found = rounds.run(40, lambda since: one(0.10))
+        found = rounds.run(40, lambda since: slower(0.10))
         assert found.keys() <= {"n3"}
         late += found.get("n3", np.inf) > within
     assert late <= 2
 
 
-@pytest.mark.parametrize("pace", [1.0, 4.0, 10.0])
-def test_a_slower_member_is_found_as_soon_with_much_noise(pace: float) -> None:
+@pytest.mark.parametrize("interval", [1.0, 4.0, 10.0])
+def test_a_slower_member_is_found_as_soon_with_much_noise(interval: float) -> None:
     late = 0
     for seed in range(5):
-        rounds = Rounds(pace, 0.03, seed=seed)
+        rounds = Rounds(interval, 0.03, seed=seed)
         assert rounds.run(40) == {}
-        found = rounds.run(30, lambda since: one(0.25))
+        found = rounds.run(30, lambda since: slower(0.25))
         assert found.keys() == {"n3"}
-        late += found["n3"] > max(20.0, 3 * pace)
+        late += found["n3"] > max(20.0, 3 * interval)
     assert late <= 1
 
 
-@pytest.mark.parametrize("pace", [1.0, 4.0])
+@pytest.mark.parametrize("interval", [1.0, 4.0])
 @pytest.mark.parametrize(("share", "seconds"), [(0.1, 10), (0.5, 8), (3.0, 8)])
-def test_a_hiccup_is_none(pace: float, share: float, seconds: float) -> None:
+def test_a_hiccup_is_none(interval: float, share: float, seconds: float) -> None:
     for seed in range(5):
-        rounds = Rounds(pace, 0.02, seed=seed)
+        rounds = Rounds(interval, 0.02, seed=seed)
         rounds.run(40)
-        assert rounds.run(40, lambda since: one(share if since < seconds else 0.0)) == {}
+        assert rounds.run(40, lambda since: slower(share if since < seconds else 0.0)) == {}
 
 
-def test_one_odd_round_is_none_at_any_pace() -> None:
-    for pace in (1.0, 4.0, 10.0, 30.0):
-        rounds = Rounds(pace, 0.01)
+def test_one_outlier_is_ignored_at_any_interval() -> None:
+    for interval in (1.0, 4.0, 10.0, 30.0):
+        rounds = Rounds(interval, 0.01)
         rounds.run(20)
-        assert rounds.run(20, lambda since: one(5.0 if since == 0 else 0.0)) == {}
+        assert rounds.run(20, lambda since: slower(5.0 if since == 0 else 0.0)) == {}
 
 
-def test_a_slow_member_is_released_when_it_is_well_again() -> None:
+def test_a_slow_member_is_released_after_recovery() -> None:
     rounds = Rounds(2.0, 0.01)
     rounds.run(30)
-    assert rounds.run(30, lambda since: one(0.15)).keys() == {"n3"}
+    assert rounds.run(30, lambda since: slower(0.15)).keys() == {"n3"}
     assert rounds.peers.value[3] > 1.0
     assert rounds.peers.effect[3] == pytest.approx(0.15, abs=0.02)
     rounds.run(6)
@@ -123,24 +121,24 @@ def test_a_slow_member_is_released_when_it_is_well_again() -> None:
 def test_it_stays_found_for_as_long_as_it_lasts() -> None:
     rounds = Rounds(2.0, 0.01)
     rounds.run(30)
-    rounds.run(20, lambda since: one(0.15))
+    rounds.run(20, lambda since: slower(0.15))
     for _ in range(400):
-        rounds.run(1, lambda since: one(0.15))
+        rounds.run(1, lambda since: slower(0.15))
         assert rounds.peers.value[3] > 1.0
 
 
 def test_since_when_it_is_slow() -> None:
     rounds = Rounds(2.0, 0.01)
     rounds.run(30)
-    began = rounds.time + rounds.pace
-    rounds.run(20, lambda since: one(0.15))
+    began = rounds.time + rounds.interval
+    rounds.run(20, lambda since: slower(0.15))
     assert rounds.peers.since[3] == pytest.approx(began, abs=4)
 
 
 def test_two_slow_members() -> None:
     rounds = Rounds(2.0, 0.01)
     rounds.run(30)
-    found = rounds.run(20, lambda since: one(0.12, 1) + one(0.2, 6))
+    found = rounds.run(20, lambda since: slower(0.12, 1) + slower(0.2, 6))
     assert found.keys() == {"n1", "n6"}
 
 
@@ -150,17 +148,17 @@ def test_what_sets_a_member_apart_for_ever_is_taken_away() -> None:
     assert rounds.run(200) == {}
     assert rounds.peers.bias[1] == pytest.approx(0.3, abs=0.01)
     # On top of it, a tenth more is found; as a share of what is usual for the others.
-    assert rounds.run(20, lambda since: one(0.12, 1)).keys() == {"n1"}
+    assert rounds.run(20, lambda since: slower(0.12, 1)).keys() == {"n1"}
 
 
 def test_a_slow_drift_is_taken_away() -> None:
     rounds = Rounds(2.0, 0.01)
     rounds.run(30)
-    assert rounds.run(600, lambda since: one(0.05 * min(since / 1200, 1.0))) == {}
+    assert rounds.run(600, lambda since: slower(0.05 * min(since / 1200, 1.0))) == {}
 
 
 def test_the_noise_of_populations_does_not_mix() -> None:
-    """A noisy job beside a calm one: neither blinds nor excites the other."""
+    """A noisy job next to a calm one: neither blinds nor excites the other."""
     peers = Peers(LEAST)
     random = np.random.default_rng(3)
     axis = Axis(range(16))
@@ -183,19 +181,19 @@ def test_the_noise_of_populations_does_not_mix() -> None:
     assert found == {2}
 
 
-def test_who_is_absent_is_neither_found_nor_cleared() -> None:
+def test_an_absent_member_is_neither_found_nor_cleared() -> None:
     rounds = Rounds(2.0, 0.01)
     rounds.run(30)
-    rounds.run(15, lambda since: one(0.2))
+    rounds.run(15, lambda since: slower(0.2))
     assert rounds.peers.value[3] > 1.0
     before = rounds.peers.value[3]
-    rounds.run(30, lambda since: one(NAN))
+    rounds.run(30, lambda since: slower(NAN))
     assert rounds.peers.value[3] == before
     rounds.run(20)
     assert rounds.peers.value[3] <= 1.0
 
 
-def test_nobody_takes_part() -> None:
+def test_no_member_takes_part() -> None:
     peers = Peers(LEAST)
     axis = Axis("abc")
     for t in range(20):
@@ -207,35 +205,35 @@ def test_nobody_takes_part() -> None:
 
 def test_members_join_and_leave() -> None:
     rounds = Rounds(2.0, 0.01)
-    rounds.bias = one(0.3)
+    rounds.bias = slower(0.3)
     rounds.run(40)
-    # n0 leaves, two join, one of which is slow by nature; all stand elsewhere.
+    # n0 leaves, two join, one of which is slow by nature; all have other indices.
     rounds.axis = Axis(["new0", "n7", "n6", "n5", "n4", "n3", "n2", "n1", "new1"])
     rounds.bias = np.array([0.25, 0, 0, 0, 0, 0.3, 0, 0, 0])
     assert rounds.run(100) == {}
-    assert rounds.run(20, lambda since: one(0.15, 8, 9)).keys() == {"new1"}
+    assert rounds.run(20, lambda since: slower(0.15, 8, 9)).keys() == {"new1"}
 
 
-def test_a_finding_outlives_who_joins() -> None:
+def test_a_finding_outlives_new_members() -> None:
     rounds = Rounds(2.0, 0.01)
     rounds.run(30)
-    rounds.run(15, lambda since: one(0.2))
+    rounds.run(15, lambda since: slower(0.2))
     rounds.axis = Axis(["a", *(f"n{index}" for index in range(8))])
     rounds.bias = np.zeros(9)
-    rounds.run(1, lambda since: one(0.2, 4, 9))
+    rounds.run(1, lambda since: slower(0.2, 4, 9))
     assert np.flatnonzero(rounds.peers.value > 1.0).tolist() == [4]
 
 
-def test_nobody_is_judged_before_he_is_known() -> None:
+def test_no_member_is_judged_before_its_bias_is_known() -> None:
     rounds = Rounds(10.0, 0.005)
-    rounds.bias = one(0.5)
+    rounds.bias = slower(0.5)
     assert rounds.run(TUNING.learning) == {}
 
 
 def test_clear_forgets_all() -> None:
     rounds = Rounds(2.0, 0.01)
     rounds.run(30)
-    rounds.run(20, lambda since: one(0.2))
+    rounds.run(20, lambda since: slower(0.2))
     rounds.peers.clear()
     assert len(rounds.peers.value) == 0
     assert rounds.run(30) == {}
@@ -297,7 +295,7 @@ def _parts(width: int) -> tuple[int, ...]:
 def test_a_hiccup_in_the_first_rounds_is_no_offset() -> None:
     rounds = Rounds(2.0, 0.005)
     rounds.run(2)
-    rounds.run(1, lambda since: one(1.0))
+    rounds.run(1, lambda since: slower(1.0))
     rounds.run(10)
     assert abs(rounds.peers.bias[3]) < 0.02
 
@@ -333,7 +331,7 @@ def test_a_member_that_becomes_like_its_peers_is_not_slower_than_they_are() -> N
     rounds = Rounds(5.0, 0.005)
     rounds.bias[2], rounds.bias[5] = -0.12, -0.02
     rounds.run(60)
-    assert rounds.run(12, lambda _: one(0.15, 2) + one(0.15, 5)).keys() == {"n2", "n5"}
+    assert rounds.run(12, lambda _: slower(0.15, 2) + slower(0.15, 5)).keys() == {"n2", "n5"}
     assert rounds.peers.slower[2] <= 1.0 < rounds.peers.slower[5]
 
 

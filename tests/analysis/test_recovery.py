@@ -40,7 +40,7 @@ def restarted(name: str, seconds: float = 15.0) -> tuple[Incident, list[View]]:
 @pytest.mark.parametrize("name", KINDS)
 def test_a_restart_goes_on_with_the_same_incident(name: str) -> None:
     before, views = restarted(name)
-    # Nothing else opens, and what is open does not close for a moment: nobody is paged twice.
+    # Nothing else opens, and what is open does not close in between: no one is paged twice.
     assert {incident.id for view in views for incident in view.incidents} == {before.id}
     states = [view.incidents[0].open for view in views]
     assert states[0]
@@ -69,7 +69,7 @@ def test_what_returns_after_a_restart_is_the_same() -> None:
         whole.job, whole.node, whole.component, subjects=whole.subjects,
     )  # fmt: skip
     monitor.recover([early], START)
-    *_, last = play([one for one in first if one.time < whole.opened_at + 60], monitor)
+    *_, last = play([reading for reading in first if reading.time < whole.opened_at + 60], monitor)
     (incident,) = last.incidents
     assert (incident.id, incident.returns, incident.open) == ("earlier", 1, True)
 
@@ -85,7 +85,9 @@ def test_an_incident_found_again_in_the_past_keeps_its_id() -> None:
     )  # fmt: skip
     monitor = Monitor(Settings(), wanted=rule_inputs(), sparse=CALM)
     monitor.recover([before], whole.detected_at + 10)
-    past = [one for one in readings("efa-degraded") if one.time < whole.detected_at + 20]
+    past = [
+        reading for reading in readings("efa-degraded") if reading.time < whole.detected_at + 20
+    ]
     *_, last = play(past, monitor)
     (incident,) = last.incidents
     assert (incident.id, incident.opened_at) == ("kept", before.opened_at)
@@ -107,8 +109,10 @@ def test_two_programs_give_the_same_id(name: str) -> None:
     simulation = parse(f"sim:{name}?{SCENARIOS[name]}&{SMALL}")
     (whole,) = played(name).last.incidents
     assert whole.detected_at is not None
-    until = [one for one in simulate(simulation, START) if one.time < whole.detected_at + 5]
+    until = [
+        reading for reading in simulate(simulation, START) if reading.time < whole.detected_at + 5
+    ]
     *_, last = play(until, Monitor(Settings(), wanted=rule_inputs()), tick_at=START + 0.5)
-    assert [one.id for one in last.incidents] == [whole.id]
+    assert [incident.id for incident in last.incidents] == [whole.id]
     onset = whole.opened_at // TUNING.onset_bucket * TUNING.onset_bucket
     assert whole.id.endswith(f":{onset:.0f}")

@@ -17,7 +17,7 @@ def test_noise_makes_roles_coarser() -> None:
     assert set(roles(levels, 0.02).tolist()) == {0}
 
 
-def test_who_is_unknown_has_no_role() -> None:
+def test_an_unknown_node_has_no_role() -> None:
     assert roles(np.array([NAN, 0.0, NAN, 0.5]), 0.004).tolist() == [-1, 0, -1, 1]
     assert roles(np.array([NAN, NAN]), 0.004).tolist() == [-1, -1]
     assert roles(np.array([]), 0.004).tolist() == []
@@ -50,13 +50,13 @@ def test_it_is_slow_in_the_slowest_stage() -> None:
     [
         [0.0, 0.2, 0.4, 0.6],  # each node a stage of its own
         [0.0] * 6 + [0.4] * 2,  # two nodes are slower: a stage
-        [0.0] * 7 + [-0.4],  # a faster one holds nobody back
-        [0.0, 0.0, 0.0, 0.4],  # too few to tell
+        [0.0] * 7 + [-0.4],  # a faster one slows no other
+        [0.0, 0.0, 0.0, 0.4],  # too few to decide
         [0.0] * 3 + [0.3] * 2 + [0.6],  # stages of fewer nodes: it may be one
         [0.0] * 7 + [0.08],  # that little may be its design
         [NAN] * 8,
         [0.0] * 8,
     ],
 )
-def test_who_is_no_straggler_by_design(levels: list[float]) -> None:
+def test_ranks_that_are_slower_by_design(levels: list[float]) -> None:
     assert not any(lone(levels))

@@ -29,9 +29,9 @@ def stream(text: str) -> list[Reading]:
     return list(simulator.simulate(simulator.parse(f"sim:{text}"), START))
 
 
-def same(one: Mapping[str, Column], other: Mapping[str, Column], names: frozenset[str]) -> None:
-    assert one.keys() == other.keys() & names
-    for name, values in one.items():
+def same(columns: Mapping[str, Column], other: Mapping[str, Column], names: frozenset[str]) -> None:
+    assert columns.keys() == other.keys() & names
+    for name, values in columns.items():
         assert np.allclose(values, other[name], rtol=1e-12, atol=0.0, equal_nan=True), name
 
 
@@ -51,8 +51,8 @@ def test_the_incidents_are_the_same(text: str) -> None:
             frame = made.cluster.nodes[name].frame
             same(frame.columns, view.frame.columns, RULE_INPUTS)
             assert frame.last_seen == view.frame.last_seen
-            assert [(one.name, one.state) for one in frame.sources] == [
-                (one.name, one.state) for one in view.frame.sources
+            assert [(source.name, source.state) for source in frame.sources] == [
+                (source.name, source.state) for source in view.frame.sources
             ]
     assert made.incidents
 
@@ -85,18 +85,18 @@ def test_each_quantity_can_be_computed_alone(every: int) -> None:
 class _Watched(dict[str, Column]):
     """Columns that remember which of them were asked for."""
 
-    asked: ClassVar[set[str]] = set()
+    requested: ClassVar[set[str]] = set()
 
     def __getitem__(self, name: str) -> Column:
-        self.asked.add(name)
+        self.requested.add(name)
         return super().__getitem__(name)
 
     def get(self, name: str, default: Any = None) -> Any:
-        self.asked.add(name)
+        self.requested.add(name)
         return super().get(name, default)
 
     def __contains__(self, name: object) -> bool:
-        self.asked.add(str(name))
+        self.requested.add(str(name))
         return super().__contains__(name)
 
 
@@ -113,8 +113,8 @@ def test_nothing_else_is_reserved() -> None:
         }
         incidents = analyzer.tick(Cluster(view.time, nodes))
     assert incidents
-    assert _Watched.asked
-    assert _Watched.asked - RULE_INPUTS == set()
+    assert _Watched.requested
+    assert _Watched.requested - RULE_INPUTS == set()
 
 
 def test_custom_rules_are_read_for() -> None:
@@ -125,7 +125,7 @@ def test_custom_rules_are_read_for() -> None:
     assert not compute_plan().skippable
 
 
-def test_what_is_not_wanted_is_decoded_once_and_counts_as_heard(
+def test_unneeded_payloads_are_decoded_once_and_count_as_received(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     decoded = []

@@ -1,6 +1,6 @@
 """Silent nodes on small hand-made streams."""
 
-from tests.analysis.harness import Stretch, stretches
+from tests.analysis.harness import Detection, detections
 from tests.reports import monitor_reading, report, runtime, step_reading
 from trntop.analysis.detectors.silence import NodeSilent
 from trntop.catalog import FLEET
@@ -8,11 +8,11 @@ from trntop.core.model import Reading
 from trntop.core.settings import Analysis
 
 BEAT = [monitor_reading(report(runtime()), float(t), "a") for t in range(201)]
-"""A node that is well."""
+"""A healthy node."""
 
 
-def silent(*readings: Reading) -> list[Stretch]:
-    return stretches(NodeSilent(Analysis(), 1.0), readings)
+def silent(*readings: Reading) -> list[Detection]:
+    return detections(NodeSilent(Analysis(), 1.0), readings)
 
 
 def test_a_node_that_falls_silent_and_comes_back() -> None:
@@ -32,7 +32,7 @@ def test_whoever_spoke_last_is_named_first() -> None:
     monitor = [monitor_reading(report(runtime()), float(t), "b") for t in range(20)]
     (found,) = silent(*BEAT[:100], *steps, *monitor)
     assert found.verdict.fields["last"] == "steps"
-    assert [one.text.partition(":")[0] for one in found.verdict.evidence] == [
+    assert [evidence.text.partition(":")[0] for evidence in found.verdict.evidence] == [
         "steps",
         "neuron-monitor",
     ]
@@ -51,16 +51,16 @@ def test_a_slow_source_is_not_silent_between_its_readings() -> None:
     )
 
 
-def test_a_node_of_which_one_source_still_speaks_is_not_silent() -> None:
+def test_a_node_with_one_live_source_is_not_silent() -> None:
     steps = [step_reading(float(t), node="a", step=t) for t in range(20)]
     assert silent(*BEAT[:100], *steps) == []
 
 
-def test_nobody_is_silent_when_the_recording_ends() -> None:
+def test_no_node_is_silent_when_the_recording_ends() -> None:
     assert silent(*BEAT[:20]) == []
 
 
-def test_what_a_list_says_is_no_sign_of_life_but_may_be_why() -> None:
+def test_facts_of_a_list_are_no_sign_of_life_but_may_be_the_reason() -> None:
     spoke = [monitor_reading(report(runtime()), float(t), "b") for t in range(20)]
     lists = [
         Reading("b", FLEET, float(t), b'{"facts": {"instance_state": "stopped"}, "period": 30}')

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.analysis.harness import Stretch, stretches
+from tests.analysis.harness import Detection, detections
 from tests.reports import step_reading
 from trntop.analysis.detectors.slowdown import Slowdown
 from trntop.core.model import Reading
@@ -26,8 +26,8 @@ def steps(*parts: tuple[float, int], first: int = 100, start: float = 0.0) -> It
                 )  # fmt: skip
 
 
-def slow(*readings: Reading) -> list[Stretch]:
-    return stretches(Slowdown(Analysis(), 1.0), readings)
+def slow(*readings: Reading) -> list[Detection]:
+    return detections(Slowdown(Analysis(), 1.0), readings)
 
 
 def test_a_job_that_slows_down() -> None:
@@ -35,7 +35,7 @@ def test_a_job_that_slows_down() -> None:
     assert 120 < found.begin <= 120 + 40
     assert found.verdict.since == pytest.approx(123, abs=2)
     assert found.verdict.fields["slower"] == "50 %"
-    texts = [one.text for one in found.verdict.evidence]
+    texts = [evidence.text for evidence in found.verdict.evidence]
     assert texts[0] == "a step takes 3.00 s, before 2.00 s"
     assert texts[1].startswith("communication 10 % of the step, before 10 %")
     assert found.verdict.node is None

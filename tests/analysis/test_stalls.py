@@ -1,4 +1,4 @@
-"""Jobs that do not get on, and the many that look so and are well."""
+"""Jobs without progress, and the many that look so and are healthy."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -14,8 +14,8 @@ from tests.analysis.training import (
     Slow,
     analyzed,
     incidents,
+    named,
     together,
-    told,
 )
 from trntop.catalog import LOG
 from trntop.core.model import Cluster, Incident, Reading, Severity
@@ -34,7 +34,7 @@ def paused(*pauses: Pause, seconds: int = 240, **job: object) -> tuple[Incident,
     return stalls(made.clusters(seconds))
 
 
-# What is well.
+# Healthy jobs.
 
 
 @pytest.mark.parametrize(("seconds", "first"), [(3, 25), (10, 70), (30, 25), (30, 70)])
@@ -46,7 +46,7 @@ def test_regular_checkpoints(seconds: int, first: int) -> None:
 
 def test_checkpoints_take_now_longer_now_shorter() -> None:
     seconds = (8, 12, 7, 16, 9, 20)
-    pauses = [Pause(60.0 * (index + 1), one) for index, one in enumerate(seconds)]
+    pauses = [Pause(60.0 * (index + 1), second) for index, second in enumerate(seconds)]
     assert paused(*pauses, seconds=440) == ()
 
 
@@ -89,8 +89,8 @@ def test_collectives_that_timed_out_are_evidence_of_a_hang() -> None:
         "OpType=ALLREDUCE, Timeout(ms)=60000) ran for 60060 milliseconds before timing out."
     ]}}  # fmt: skip
     line = Reading(job.names()[0], LOG, readings[0].time + 170, msgspec.json.encode(payload))
-    found = [one for one in incidents([*readings, line]) if one.kind == "hang"]
-    assert [one.open for one in found] == [True]
+    found = [incident for incident in incidents([*readings, line]) if incident.kind == "hang"]
+    assert [incident.open for incident in found] == [True]
     texts = [evidence.text for evidence in found[0].evidence]
     assert "training log: rank 3: allreduce 7 timed out after 60 s" in texts
 
@@ -102,7 +102,7 @@ def test_a_restart_by_hyperpod_is_evidence_of_a_hang() -> None:
         "[Auto Resume] Info: JobID: 82 StepID: 0 Job failed - replacing nodes"
     ]}  # fmt: skip
     line = Reading(job.names()[0], LOG, readings[0].time + 170, msgspec.json.encode(payload))
-    found = [one for one in incidents([*readings, line]) if one.kind == "hang"]
+    found = [incident for incident in incidents([*readings, line]) if incident.kind == "hang"]
     texts = [evidence.text for evidence in found[0].evidence]
     expected = "HyperPod auto-resume of Slurm job 82: Job failed - replacing nodes"
     assert f"training log: {expected}" in texts
@@ -124,14 +124,14 @@ def test_a_job_that_restarts_from_a_checkpoint() -> None:
     assert paused(*pauses, seconds=260, host=True) == ()
 
 
-def test_the_same_with_the_processes_never_seen_to_go() -> None:
+def test_the_same_without_a_report_of_the_exited_processes() -> None:
     pause = Pause(100, 40, compilers=8, vcpu=COMPILING, resumes=3)
     found = paused(pause, seconds=260, host=True)
-    assert [one.kind for one in found if one.kind == "hang"] == []
+    assert [incident.kind for incident in found if incident.kind == "hang"] == []
 
 
 @pytest.mark.parametrize("every", [10, 50])
-def test_a_log_that_tells_of_few_steps(every: int) -> None:
+def test_a_log_that_reports_few_steps(every: int) -> None:
     assert paused(Pause(200, 15), seconds=400, every=every, step=1.0) == ()
 
 
@@ -181,14 +181,14 @@ def test_steps_that_execute_in_few_reports() -> None:
 
 def hang(**job: object) -> Incident:
     found = paused(**job)  # type: ignore[arg-type]
-    assert [one.kind for one in found] == ["hang"], told(found)
+    assert [incident.kind for incident in found] == ["hang"], named(found)
     return found[0]
 
 
 def hung(*, seconds: int = 200, of: dict[int, float] | None = None, **job: object) -> Incident:
     pause = Pause(100, 1000, SPINS, of=of or {})
     found = paused(pause, seconds=seconds, **job)
-    assert [one.kind for one in found] == ["hang"], told(found)
+    assert [incident.kind for incident in found] == ["hang"], named(found)
     return found[0]
 
 
@@ -255,7 +255,7 @@ def test_a_hang_without_telemetry() -> None:
     assert "a usual step takes" not in incident.evidence[0].text
 
 
-def test_a_hang_of_a_job_whose_log_tells_of_few_steps() -> None:
+def test_a_hang_of_a_job_whose_log_reports_few_steps() -> None:
     incident = hung(every=5, seconds=260)
     assert incident.job == "job"
 
@@ -280,7 +280,7 @@ def test_a_job_that_restarts_after_a_hang_may_hang_again() -> None:
     )
     first, *more = paused(*pauses, seconds=400)
     assert (first.kind, first.open) == ("hang", True)
-    assert all(not one.open for one in more)
+    assert all(not incident.open for incident in more)
 
 
 def test_a_hang_as_it_is_read() -> None:
@@ -317,14 +317,16 @@ def test_a_job_that_never_got_under_way_has_not_stopped() -> None:
 
 
 def test_a_hang_in_one_of_two_jobs() -> None:
-    well = Job(name="well", prefix="a", seed=5)
-    sick = Job(name="sick", prefix="b", pauses=(Pause(100, 500, SPINS, of={1: 0.0}),))
-    found = stalls(together(well.clusters(180), sick.clusters(180)))
-    assert [(one.kind, one.job, one.node) for one in found] == [("hang", "sick", "b1")]
+    healthy = Job(name="well", prefix="a", seed=5)
+    faulty = Job(name="sick", prefix="b", pauses=(Pause(100, 500, SPINS, of={1: 0.0}),))
+    found = stalls(together(healthy.clusters(180), faulty.clusters(180)))
+    assert [(incident.kind, incident.job, incident.node) for incident in found] == [
+        ("hang", "sick", "b1")
+    ]
 
 
 def test_a_long_compilation_at_first_does_not_hide_a_hang() -> None:
-    """What a compilation took says nothing of how long collectives may spin."""
+    """The time of a compilation does not limit how long collectives may spin."""
     pauses = (
         Pause(2, 120, compilers=8, vcpu=COMPILING),
         Pause(200, 500, SPINS),
@@ -359,11 +361,11 @@ def test_a_compilation_in_mid_run(pause: Pause) -> None:
     assert incident.closed_at == pytest.approx(162, abs=6)
 
 
-def test_a_compilation_that_explains_what_looked_like_rest() -> None:
-    """The compilers are seen late: the host is looked at each ten seconds."""
+def test_a_compilation_that_explains_apparent_idleness() -> None:
+    """The compilers are detected late: the host is polled each ten seconds."""
     pause = Pause(101, 80, compilers=8)
     found = paused(pause, seconds=240, host=True)
-    assert [one.kind for one in found] == ["recompile"]
+    assert [incident.kind for incident in found] == ["recompile"]
 
 
 # Checkpoints.
@@ -405,7 +407,7 @@ def test_the_first_checkpoint_has_nothing_to_be_measured_by() -> None:
 # What is missing.
 
 
-def test_nothing_is_heard_for_a_while() -> None:
+def test_no_data_for_a_while() -> None:
     def torn(job: Job) -> Iterable[Cluster]:
         for cluster in job.clusters(240):
             for view in cluster.nodes.values():
@@ -416,7 +418,7 @@ def test_nothing_is_heard_for_a_while() -> None:
             yield cluster
 
     assert stalls(torn(Job())) == ()
-    # A hang of which nothing is heard is neither over nor another one.
+    # A hang without data is neither over nor another one.
     (incident,) = stalls(torn(Job(pauses=(Pause(70, 500, SPINS),))))
     assert (incident.kind, incident.open, incident.returns) == ("hang", True, 0)
 

@@ -8,14 +8,14 @@ import pytest
 
 from tests.analysis.training import (
     SPINS,
-    Dull,
+    Dip,
     Job,
     Pause,
     Slow,
     analyzed,
     incidents,
+    named,
     together,
-    told,
 )
 from trntop.core.model import Cluster, Incident, Severity
 
@@ -28,7 +28,7 @@ def stragglers(clusters: Iterable[Cluster]) -> tuple[Incident, ...]:
 
 def only(job: Job, seconds: int = 150) -> Incident:
     found = stragglers(job.clusters(seconds))
-    assert len(found) == 1, told(found)
+    assert len(found) == 1, named(found)
     return found[0]
 
 
@@ -49,15 +49,15 @@ def test_a_slow_node(step: float, share: float) -> None:
 
 
 def test_a_slow_node_as_it_is_read() -> None:
-    """The same through sources, decoders and all rules: one incident, and what it says."""
+    """The same through sources, decoders and all rules: one incident, and its text."""
     (incident,) = incidents(Job(slow=(Slow(2, 0.15, 60),)).readings(130))
     assert (incident.kind, incident.node) == ("straggler", "n2")
     assert "n2 is 15 % slower than its peers" in incident.summary
     assert incident.summary.endswith("per step (step telemetry)")
-    assert any("n2 computes 2." in one.text for one in incident.evidence)
+    assert any("n2 computes 2." in evidence.text for evidence in incident.evidence)
 
 
-def test_it_closes_when_the_node_is_well_again() -> None:
+def test_it_closes_when_the_node_recovers() -> None:
     incident = only(Job(slow=(Slow(1, 0.2, BEGIN, 140),)), 200)
     assert incident.closed_at is not None
     assert 140 <= incident.closed_at <= 170
@@ -65,7 +65,7 @@ def test_it_closes_when_the_node_is_well_again() -> None:
 
 def test_what_follows_is_no_other_incident() -> None:
     found = analyzed(Job(slow=(Slow(1, 0.8, BEGIN),)).clusters(150))
-    assert told(found) == [("straggler", "n1", None)]
+    assert named(found) == [("straggler", "n1", None)]
 
 
 def test_a_hiccup_is_none() -> None:
@@ -79,7 +79,7 @@ def test_two_long_hiccups_are_none() -> None:
     assert stragglers(Job(step=5.0, noise=0.001, slow=slow).clusters(180)) == ()
 
 
-def test_all_nodes_at_once_are_nobody() -> None:
+def test_all_nodes_at_once_name_no_node() -> None:
     slow = tuple(Slow(node, 0.5, BEGIN) for node in range(4))
     assert stragglers(Job(slow=slow).clusters(160)) == ()
 
@@ -94,7 +94,7 @@ def test_healthy_jobs(seed: int, noise: float) -> None:
 
 def test_a_slow_node_among_the_nodes_of_large_jobs() -> None:
     found = stragglers(Job(nodes=16, slow=(Slow(11, 0.12, 60),)).clusters(110))
-    assert told(found) == [("straggler", "n11", None)]
+    assert named(found) == [("straggler", "n11", None)]
 
 
 def test_one_rank_of_many_is_a_device_where_each_has_one() -> None:
@@ -129,10 +129,10 @@ def test_two_nodes_that_are_uneven_by_design() -> None:
 # Stages.
 
 
-@pytest.mark.parametrize("tell", [True, False])
-def test_uneven_stages_are_no_stragglers(tell: bool) -> None:
+@pytest.mark.parametrize("report", [True, False])
+def test_uneven_stages_are_no_stragglers(report: bool) -> None:
     ratios = {node: 0.2 * (node // 2) for node in range(8)}
-    job = Job(nodes=8, ratios=ratios, tell_stages=tell)
+    job = Job(nodes=8, ratios=ratios, report_stages=report)
     assert stragglers(job.clusters(120)) == ()
     # The fastest stage waits for the others anyhow: who is slow within it is found all the same.
     slow = replace(job, slow=(Slow(1, 0.15, BEGIN),))
@@ -144,11 +144,11 @@ def test_a_lone_slow_node_from_the_start() -> None:
     assert only(job, 100).node == "n5"
 
 
-@pytest.mark.parametrize("tell", [True, False])
-def test_a_stage_that_slows_down_as_a_whole_is_one_incident(tell: bool) -> None:
+@pytest.mark.parametrize("report", [True, False])
+def test_a_stage_that_slows_down_as_a_whole_is_one_incident(report: bool) -> None:
     ratios = {node: 0.2 * (node // 3) for node in range(9)}
     slow = tuple(Slow(node, 0.3, BEGIN) for node in (3, 4, 5))
-    incident = only(Job(nodes=9, ratios=ratios, slow=slow, tell_stages=tell))
+    incident = only(Job(nodes=9, ratios=ratios, slow=slow, report_stages=report))
     assert incident.node is None
     assert incident.summary.startswith("3 of 9 nodes of job became slower than their peers")
 
@@ -162,7 +162,7 @@ def test_four_stages_on_four_nodes() -> None:
 
 
 @pytest.mark.parametrize("share", [0.15, 0.6])
-def test_a_slow_node_that_only_neuron_monitor_tells_of(share: float) -> None:
+def test_a_slow_node_that_only_neuron_monitor_reports(share: float) -> None:
     incident = only(Job(nodes=6, reporting=0, slow=(Slow(3, share, BEGIN),)))
     assert (incident.node, incident.job) == ("n3", None)
     assert "neuron-monitor" in incident.summary
@@ -170,7 +170,7 @@ def test_a_slow_node_that_only_neuron_monitor_tells_of(share: float) -> None:
     assert incident.detected_at <= BEGIN + 40
 
 
-def test_healthy_nodes_that_only_neuron_monitor_tells_of() -> None:
+def test_healthy_nodes_that_only_neuron_monitor_reports() -> None:
     job = Job(nodes=6, reporting=0, noise=0.02, pauses=(Pause(70, 15), Pause(140, 15)))
     assert stragglers(job.clusters(240)) == ()
 
@@ -187,8 +187,8 @@ def test_healthy_nodes_of_which_one_reports() -> None:
 
 
 def test_two_nodes_that_only_execute_as_often_as_others_pause_as_another_job() -> None:
-    halves = tuple(Dull(node, (0, 1, 2, 3), 0.5, 120, 145) for node in (0, 1))
-    two = Job(nodes=2, reporting=0, prefix="b", seed=2, dull=halves)
+    halves = tuple(Dip(node, (0, 1, 2, 3), 0.5, 120, 145) for node in (0, 1))
+    two = Job(nodes=2, reporting=0, prefix="b", seed=2, dips=halves)
     many = Job(nodes=12, reporting=0, prefix="a", seed=1)
     assert stragglers(together(many.clusters(240), two.clusters(240))) == ()
 
@@ -197,53 +197,53 @@ def test_two_nodes_that_only_execute_as_often_as_others_pause_as_another_job() -
 
 
 def test_the_cores_of_one_device_fall_back() -> None:
-    incident = only(Job(devices=8, dull=(Dull(1, (6, 7), 0.8, BEGIN),)), 160)
+    incident = only(Job(devices=8, dips=(Dip(1, (6, 7), 0.8, BEGIN),)), 160)
     assert (incident.node, incident.component) == ("n1", "device:3")
 
 
 def test_a_device_that_does_less_while_it_is_as_busy() -> None:
-    incident = only(Job(devices=8, flops=(Dull(1, (6, 7), 0.76, BEGIN),)))
+    incident = only(Job(devices=8, flops=(Dip(1, (6, 7), 0.76, BEGIN),)))
     assert (incident.node, incident.component) == ("n1", "device:3")
     assert incident.evidence[0].quantity == "neuroncore_flops_per_second"
 
 
 def test_the_device_that_others_wait_for_stays_busy() -> None:
     others = tuple(core for core in range(16) if core not in (6, 7))
-    incident = only(Job(devices=8, flops=(), dull=(Dull(1, others, 0.82, BEGIN),)))
+    incident = only(Job(devices=8, flops=(), dips=(Dip(1, others, 0.82, BEGIN),)))
     assert (incident.node, incident.component) == ("n1", "device:3")
 
 
 @pytest.mark.parametrize("cores", [(), tuple(range(8)), tuple(range(16))])
 def test_flops_of_no_lone_device(cores: tuple[int, ...]) -> None:
-    assert stragglers(Job(devices=8, flops=(Dull(1, cores, 0.76, BEGIN),)).clusters(120)) == ()
+    assert stragglers(Job(devices=8, flops=(Dip(1, cores, 0.76, BEGIN),)).clusters(120)) == ()
 
 
 def test_one_core_stops() -> None:
-    incident = only(Job(devices=8, dull=(Dull(2, (9,), 0.0, BEGIN),)), 160)
+    incident = only(Job(devices=8, dips=(Dip(2, (9,), 0.0, BEGIN),)), 160)
     assert (incident.node, incident.component) == ("n2", "core:9")
 
 
 def test_a_device_stops() -> None:
-    incident = only(Job(devices=8, dull=(Dull(2, (8, 9), 0.0, BEGIN),)), 160)
+    incident = only(Job(devices=8, dips=(Dip(2, (8, 9), 0.0, BEGIN),)), 160)
     assert (incident.node, incident.component) == ("n2", "device:4")
 
 
 def test_cores_that_were_never_used() -> None:
-    dull = tuple(Dull(node, (6, 7), 0.0) for node in range(4))
-    assert stragglers(Job(devices=8, dull=dull).clusters(150)) == ()
+    dips = tuple(Dip(node, (6, 7), 0.0) for node in range(4))
+    assert stragglers(Job(devices=8, dips=dips).clusters(150)) == ()
 
 
 def test_half_of_the_devices_are_another_division_of_work() -> None:
-    dull = (Dull(1, tuple(range(8)), 0.5, BEGIN),)
-    found = stragglers(Job(devices=8, dull=dull).clusters(160))
-    assert all(one.component is None for one in found), told(found)
+    dips = (Dip(1, tuple(range(8)), 0.5, BEGIN),)
+    found = stragglers(Job(devices=8, dips=dips).clusters(160))
+    assert all(detection.component is None for detection in found), named(found)
 
 
 def test_a_whole_node_idles_for_its_input() -> None:
     """Cores rise and fall together with the job's steps."""
-    dull = tuple(Dull(node, tuple(range(16)), 0.4, t, t + 4)
+    dips = tuple(Dip(node, tuple(range(16)), 0.4, t, t + 4)
                  for node in range(4) for t in range(20, 200, 8))  # fmt: skip
-    assert stragglers(Job(devices=8, dull=dull).clusters(200)) == ()
+    assert stragglers(Job(devices=8, dips=dips).clusters(200)) == ()
 
 
 # Several jobs, and the same again.
@@ -253,9 +253,9 @@ def test_two_jobs_with_different_step_times() -> None:
     fast = Job(step=1.0, name="fast", prefix="a", seed=1)
     slow = Job(step=4.0, name="slow", prefix="b", seed=2)
     assert analyzed(together(fast.clusters(150), slow.clusters(150))) == ()
-    sick = replace(slow, slow=(Slow(2, 0.2, BEGIN),))
-    found = stragglers(together(fast.clusters(150), sick.clusters(150)))
-    assert [(one.node, one.job) for one in found] == [("b2", "slow")]
+    faulty = replace(slow, slow=(Slow(2, 0.2, BEGIN),))
+    found = stragglers(together(fast.clusters(150), faulty.clusters(150)))
+    assert [(detection.node, detection.job) for detection in found] == [("b2", "slow")]
 
 
 def test_a_job_that_begins_later_than_another() -> None:
@@ -264,9 +264,9 @@ def test_a_job_that_begins_later_than_another() -> None:
     def stream() -> Iterable[Cluster]:
         first = Job(name="first", prefix="b", slow=(Slow(1, 0.2, 40),)).clusters(150)
         second = Job(name="second", prefix="a", step=3.0).clusters(150)
-        for one, two in zip(first, second, strict=True):
-            nodes = {**one.nodes, **(two.nodes if one.time >= 70 else {})}
-            yield Cluster(one.time, dict(sorted(nodes.items())))
+        for cluster, later in zip(first, second, strict=True):
+            nodes = {**cluster.nodes, **(later.nodes if cluster.time >= 70 else {})}
+            yield Cluster(cluster.time, dict(sorted(nodes.items())))
 
     (incident,) = stragglers(stream())
     assert (incident.node, incident.open, incident.returns) == ("b1", True, 0)
@@ -314,7 +314,7 @@ def test_missing_records_neither_open_nor_close() -> None:
     assert (incident.node, incident.open, incident.returns) == ("n2", True, 0)
 
 
-def test_a_straggler_of_which_nothing_is_heard_any_more() -> None:
+def test_a_straggler_that_stops_reporting() -> None:
     """Its telemetry ends, its node lives: that is no recovery."""
     job = Job(slow=(Slow(2, 0.3, 60),))
 

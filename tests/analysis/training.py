@@ -1,4 +1,4 @@
-"""A synchronous training job by hand: what its nodes say, second by second. All is made up.
+"""A synchronous training job by hand: what its nodes report, second by second. All is made up.
 
 All ranks compute, then wait for the slowest of them, then exchange.
 """
@@ -51,7 +51,7 @@ CALM = {"user": 10.0, "system": 2.0, "idle": 88.0, "io_wait": 0.0}
 
 
 KINDS = ("comm_bound", "straggler", "hang", "recompile", "checkpoint_stall")
-"""The kinds that a job's steps and cores tell of."""
+"""The kinds that follow from a job's steps and cores."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Pause:
     """Executions a second, per node."""
     vcpu: Mapping[str, float] = field(default_factory=lambda: CALM)
     stage: str = ""
-    """What the processes themselves say of it."""
+    """What the processes themselves report of it."""
     compilers: int = 0
     written: float = 0.0
     """Bytes per second, per node."""
@@ -99,7 +99,7 @@ class Slow:
 
 
 @dataclass(frozen=True)
-class Dull:
+class Dip:
     """Cores that are used less than they were."""
 
     node: int
@@ -128,7 +128,7 @@ class Record:
 
 @dataclass
 class Job:
-    """A job; `readings` tells what is heard of it."""
+    """A job; `readings` has what its nodes report."""
 
     nodes: int = 4
     ranks: int = 1
@@ -143,18 +143,18 @@ class Job:
     devices: int = 2
     """Per node, of two cores each."""
     slow: tuple[Slow, ...] = ()
-    dull: tuple[Dull, ...] = ()
-    flops: tuple[Dull, ...] | None = None
+    dips: tuple[Dip, ...] = ()
+    flops: tuple[Dip, ...] | None = None
     """Cores that do less, however busy they are; None: no FLOP/s are reported."""
     pauses: tuple[Pause, ...] = ()
     ratios: Mapping[int, float] = field(default_factory=dict)
     """What a node computes beyond the others by design, as a share."""
-    tell_stages: bool = False
-    """Whether records tell the pipeline's stage: that of a node is its index among `ratios`."""
+    report_stages: bool = False
+    """Whether records report the pipeline's stage: that of a node is its index among `ratios`."""
     reporting: int | None = None
     """Nodes that report steps; None: all."""
     every: int = 1
-    """Only each so many steps are told of."""
+    """Only each so many steps are reported."""
     monitors: bool = True
     host: bool = False
     first: int = 1
@@ -164,25 +164,25 @@ class Job:
         return [f"{self.prefix}{node}" for node in range(self.nodes)]
 
     def readings(self, seconds: int, begin: float = 0.0) -> list[Reading]:
-        """What is heard from `begin` to `seconds`, in order."""
+        """What is received from `begin` to `seconds`, in order."""
         records = self._records(float(seconds))
         readings = [
             step_reading(
-                one.time, node=self.names()[one.node], job=self.name, rank=one.rank,
-                step=one.step, seconds=one.seconds, compute=one.compute, exposed=one.exposed,
-                comm=one.comm, **self._stage(one.node),
+                record.time, node=self.names()[record.node], job=self.name, rank=record.rank,
+                step=record.step, seconds=record.seconds, compute=record.compute,
+                exposed=record.exposed, comm=record.comm, **self._stage(record.node),
             )
-            for one in records
+            for record in records
         ]  # fmt: skip
         readings += self._notes()
         readings += self._monitors(seconds) if self.monitors else []
-        readings = [one for one in readings if begin <= one.time <= seconds]
-        return sorted(readings, key=lambda one: one.time)
+        readings = [reading for reading in readings if begin <= reading.time <= seconds]
+        return sorted(readings, key=lambda reading: reading.time)
 
     def _records(self, seconds: float) -> list["Record"]:
         """All steps; notes what the job does when."""
         random = Random(self.seed)
-        pauses = sorted(self.pauses, key=lambda one: one.begin)
+        pauses = sorted(self.pauses, key=lambda pause: pause.begin)
         self._doing: list[tuple[float, Pause | None]] = [(0.0, None)]
         time, number, records = 0.0, self.first, []
         reporting = self.nodes if self.reporting is None else self.reporting
@@ -220,21 +220,21 @@ class Job:
                     yield stage_reading(end, "training", node=name, job=self.name, rank=rank)
 
     def _stage(self, node: int) -> dict[str, float]:
-        if not self.tell_stages:
+        if not self.report_stages:
             return {}
-        levels = sorted({self.ratios.get(one, 0.0) for one in range(self.nodes)})
+        levels = sorted({self.ratios.get(index, 0.0) for index in range(self.nodes)})
         return {"pipeline_stage": float(levels.index(self.ratios.get(node, 0.0)))}
 
     def _compute(self, node: int, rank: int, time: float, random: Random) -> float:
         seconds = self.step * (1.0 + self.ratios.get(node, 0.0)) * random.gauss(1.0, self.noise)
-        for one in self.slow:
-            if one.node == node and one.rank in (None, rank) and one.lasts(time):
-                seconds *= 1.0 + one.share
+        for delay in self.slow:
+            if delay.node == node and delay.rank in (None, rank) and delay.lasts(time):
+                seconds *= 1.0 + delay.share
         return max(seconds, 0.01)
 
     def _at(self, t: float) -> tuple[float, Pause | None]:
         """What the job does, and since when."""
-        return self._doing[bisect_right(self._doing, t, key=lambda one: one[0]) - 1]
+        return self._doing[bisect_right(self._doing, t, key=lambda entry: entry[0]) - 1]
 
     def _monitors(self, seconds: int) -> Iterable[Reading]:
         random = Random(self.seed + 1)
@@ -265,13 +265,15 @@ class Job:
             return None if pause.gone else [pause.of.get(node, pause.utilization)] * cores
         # Without telemetry a slow node shows in what neuron-monitor counts.
         silent = self.reporting is not None
-        share = sum(one.share for one in self.slow if silent and one.node == node and one.lasts(t))
+        share = sum(
+            delay.share for delay in self.slow if silent and delay.node == node and delay.lasts(t)
+        )
         level = 90.0 / (1.0 + share) * random.gauss(1.0, self.noise)
         use = [min(100.0, level * random.gauss(1.0, 0.005)) for _ in range(cores)]
-        for one in self.dull:
-            if one.node == node and one.lasts(t):
+        for dip in self.dips:
+            if dip.node == node and dip.lasts(t):
                 use = [
-                    value * one.factor if core in one.cores else value
+                    value * dip.factor if core in dip.cores else value
                     for core, value in enumerate(use)
                 ]
         return use
@@ -280,7 +282,7 @@ class Job:
         """The same as `readings`, decoded and laid out: a tick each second, at a tenth of the
         cost. What was reported counts for 15 s, as it does when it is read.
         """
-        records = deque(one for one in self._records(float(seconds)))
+        records = deque(record for record in self._records(float(seconds)))
         random = Random(self.seed + 1)
         newest: list[dict[int, Record]] = [{} for _ in range(self.nodes)]
         homes = [self._inventory(node, set()) for node in range(self.nodes)]
@@ -293,10 +295,10 @@ class Job:
             views = {}
             for node, name in enumerate(self.names()):
                 columns = self._columns(node, t, pause, random)
-                told = newest[node]
-                if told and len(homes[node].of(Entity.RANK)) != len(told):
-                    homes[node] = self._inventory(node, set(told))
-                columns |= self._told(node, t, told)
+                latest = newest[node]
+                if latest and len(homes[node].of(Entity.RANK)) != len(latest):
+                    homes[node] = self._inventory(node, set(latest))
+                columns |= self._reported(node, t, latest)
                 phase = None
                 if pause is not None and pause.stage and since >= begin:
                     phase = Phase(Stage(pause.stage), since, "job says so", Provenance.REPORTED)
@@ -323,7 +325,7 @@ class Job:
     def _columns(
         self, node: int, t: float, pause: Pause | None, random: Random
     ) -> dict[str, Column]:
-        """What neuron-monitor and the host say."""
+        """What neuron-monitor and the host report."""
         if not self.monitors:
             return {}
         use = self._use(node, t, pause, random)
@@ -349,26 +351,26 @@ class Job:
         columns["neuroncore_utilization_ratio"] = np.array(use) / 100.0
         if self.flops is not None:
             flops = columns["neuroncore_flops_per_second"] = np.full(len(use), 1e12)
-            for one in self.flops:
-                if one.node == node and one.lasts(t):
-                    flops[list(one.cores)] *= one.factor
+            for dip in self.flops:
+                if dip.node == node and dip.lasts(t):
+                    flops[list(dip.cores)] *= dip.factor
         return columns
 
-    def _told(self, node: int, t: float, told: dict[int, "Record"]) -> dict[str, Column]:
+    def _reported(self, node: int, t: float, records: dict[int, "Record"]) -> dict[str, Column]:
         """What the ranks of a node reported last."""
-        heard = {
-            rank: one for rank, one in told.items()
-            if t - one.time <= max(15.0, 3.0 * one.seconds + 0.5)
+        reports = {
+            rank: record for rank, record in records.items()
+            if t - record.time <= max(15.0, 3.0 * record.seconds + 0.5)
         }  # fmt: skip
-        if not heard:
+        if not reports:
             return {}
-        ranks = sorted(told, key=lambda rank: f"{self.name}/{rank}")
+        ranks = sorted(records, key=lambda rank: f"{self.name}/{rank}")
         columns: dict[str, Column] = {}
         for name, what in (
             ("step", "step"), ("step_seconds", "seconds"), ("compute_seconds", "compute"),
             ("comm_seconds", "comm"), ("exposed_comm_seconds", "exposed"),
         ):  # fmt: skip
-            values = {rank: float(getattr(one, what)) for rank, one in heard.items()}
+            values = {rank: float(getattr(record, what)) for rank, record in reports.items()}
             columns[f"rank_{name}"] = np.array([values.get(rank, np.nan) for rank in ranks])
             known = values.values()
             whole = max(known) if name == "step" else sum(known) / len(known)
@@ -385,7 +387,7 @@ class Job:
 def together(*streams: Iterator[Cluster]) -> Iterator[Cluster]:
     """Several jobs on nodes of their own, as one cluster."""
     for clusters in zip(*streams, strict=True):
-        nodes = {name: view for one in clusters for name, view in one.nodes.items()}
+        nodes = {name: view for cluster in clusters for name, view in cluster.nodes.items()}
         yield Cluster(clusters[0].time, dict(sorted(nodes.items())))
 
 
@@ -404,7 +406,7 @@ def analyzed(
 def views(readings: Iterable[Reading], period: float = 1.0, **analysis: object) -> list[View]:
     """The views of a stream, sorted by time first."""
     settings = Settings(analysis=msgspec.structs.replace(Analysis(), **analysis))
-    stream = sorted(readings, key=lambda one: one.time)
+    stream = sorted(readings, key=lambda reading: reading.time)
     return list(play(stream, Monitor(settings, period, wanted=rule_inputs(settings.rules))))
 
 
@@ -415,6 +417,6 @@ def incidents(
     return views(readings, period, **analysis)[-1].incidents
 
 
-def told(found: Iterable[Incident]) -> list[tuple[str, str | None, str | None]]:
+def named(found: Iterable[Incident]) -> list[tuple[str, str | None, str | None]]:
     """Kind, node and component of incidents, for messages of tests that fail."""
-    return [(one.kind, one.node, one.component) for one in found]
+    return [(incident.kind, incident.node, incident.component) for incident in found]

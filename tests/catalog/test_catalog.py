@@ -59,7 +59,7 @@ def test_every_exported_quantity_is_on_one_page() -> None:
         assert (page is None) is not quantity.exported
         of_core = quantity.entity in (Entity.CORE, Entity.PHYSICAL_CORE)
         assert not quantity.exported or (page is Page.CORES) is of_core, quantity.name
-    of = {entity: {page_of(one) for one in CATALOG.values() if one.entity is entity}
+    of = {entity: {page_of(quantity) for quantity in CATALOG.values() if quantity.entity is entity}
           for entity in Entity}  # fmt: skip
     assert of[Entity.NODE] >= {Page.METRICS, Page.DETAIL}
     assert of[Entity.LINK] == {Page.DETAIL}

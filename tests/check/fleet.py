@@ -28,13 +28,13 @@ COUNTERS = {
     "retrans_timeout_events": 900,
     "rx_drops": 4_000,
 }
-"""Large totals since boot: they say nothing of the check."""
+"""Large totals since boot: they do not concern the check."""
 DEVICE = {"cmds_err": 40, "no_completion_cmds": 0, "keep_alive_rcvd": 80_000}
 
 
-def efa_device(place: int, **changes: object) -> EfaDevice:
+def efa_device(index: int, **changes: object) -> EfaDevice:
     made = EfaDevice(
-        name=f"rdmap{16 * (place + 1)}s27",
+        name=f"rdmap{16 * (index + 1)}s27",
         rate_gbps=100.0,
         driver="2.17.3g",
         p2p="NEURON",
@@ -49,7 +49,7 @@ def inspection(node: str, **changes: object) -> Inspection:
         node=node,
         time=NOW,
         instance_type="trn1.32xlarge",
-        efa_devices=[efa_device(place) for place in range(8)],
+        efa_devices=[efa_device(index) for index in range(8)],
         devices=16,
         versions={"efa": "2.17.3g", "libfabric": "2.1.0", "kernel": "6.1.0"},
         modules={"efa": True, "ib_uverbs": True, "ib_core": True, "neuron": True},
@@ -69,14 +69,14 @@ class Fleet:
     """Nodes, and what probes between them give."""
 
     def __init__(self, count: int, answer: Callable[[str, str, str], Answer] | None = None) -> None:
-        self.names = [f"trn-{place:03}" for place in range(1, count + 1)]
-        self.answer = answer or (lambda one, two, efa_device: LATENCY)
-        self.looks: dict[str, Callable[[int], Inspection]] = {}
-        """Node → its inspection by how often it was looked at, where it is not as all are."""
+        self.names = [f"trn-{index:03}" for index in range(1, count + 1)]
+        self.answer = answer or (lambda client, server, efa_device: LATENCY)
+        self.inspections: dict[str, Callable[[int], Inspection]] = {}
+        """Node → its inspection by the number of the inspection, if it differs from all others."""
         self.broken: dict[str, ProbeError] = {}
-        """Nodes that cannot even be looked at."""
+        """Nodes that cannot even be inspected."""
         self.loads: dict[str, str] = {}
-        """Node → what runs beside its probes."""
+        """Node → the load next to its probes."""
         self.hanging: set[str] = set()
         """Nodes that never answer."""
         self.probes: list[tuple[str, str, str]] = []
@@ -84,7 +84,7 @@ class Fleet:
         """Nodes on which a side of a probe runs."""
         self.closed: list[str] = []
         self.when_waiting: Callable[[], object] = lambda: None
-        """Is called when somebody begins to wait for a node that never answers."""
+        """Called at the beginning of a wait for a node that never answers."""
         self.most = 0
         """Most sides that ran at a time."""
 
@@ -112,13 +112,13 @@ class FakeHost:
     def __init__(self, name: str, fleet: Fleet) -> None:
         self.name = name
         self._fleet = fleet
-        self._seen = 0
+        self._inspected = 0
 
     async def inspect(self) -> Inspection:
         await self._answer()
-        self._seen += 1
-        look = self._fleet.looks.get(self.name)
-        return look(self._seen) if look else inspection(self.name)
+        self._inspected += 1
+        inspect = self._fleet.inspections.get(self.name)
+        return inspect(self._inspected) if inspect else inspection(self.name)
 
     async def serve(self, spec: ProbeSpec) -> ProbeServer:
         await self._answer()

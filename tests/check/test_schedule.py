@@ -1,4 +1,4 @@
-"""Rounds: each pair once, nobody twice at a time, as few rounds as can be."""
+"""Rounds: each pair once, no node twice at a time, as few rounds as can be."""
 
 from collections import Counter
 from itertools import chain, combinations
@@ -64,7 +64,7 @@ def test_more_suspects_than_good_nodes_take_turns() -> None:
 
 
 def test_given_pairs_are_kept_apart() -> None:
-    given = [(0, 1), (1, 2), (3, 4), (2, 0)]
-    rounds = schedule.apart(given)
+    pairs = [(0, 1), (1, 2), (3, 4), (2, 0)]
+    rounds = schedule.apart(pairs)
     assert rounds == [((0, 1), (3, 4)), ((1, 2),), ((2, 0),)]
     assert schedule.apart([]) == []

@@ -42,7 +42,7 @@ DAY = 86_400.0
         ("2025-11-20T14:00+02:00", NOON),
     ],
 )
-def test_times_that_can_be_said(text: str, meant: float) -> None:
+def test_times_that_can_be_entered(text: str, meant: float) -> None:
     assert since(text)(END) == meant
 
 
@@ -69,7 +69,7 @@ def test_what_was_open_at_a_time_or_later_is_chosen() -> None:
     )
 
 
-def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+def output(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     assert main(["analyze", FIXTURE, *arguments]) == 0
     out, err = capsys.readouterr()
     assert err == ""
@@ -77,19 +77,19 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 def test_filters_on_a_recording(capsys: pytest.CaptureFixture[str]) -> None:
-    (incident,) = json.loads(said(capsys, "--json"))["incidents"]
+    (incident,) = json.loads(output(capsys, "--json"))["incidents"]
     assert incident["detected_at"] >= incident["opened_at"]
     assert incident["returns"] == 0
     kind = incident["kind"]
     other = "comm_bound" if kind != "comm_bound" else "hang"
-    assert json.loads(said(capsys, "--json", "--rule", other))["incidents"] == []
-    text = said(capsys, "--since", "1s", "--rule", kind)
+    assert json.loads(output(capsys, "--json", "--rule", other))["incidents"] == []
+    text = output(capsys, "--since", "1s", "--rule", kind)
     assert f"only incidents open at 2025-11-20 12:05:18 UTC or later, of the kind {kind}" in text
     assert "no incidents" in text
 
 
 def test_the_report_of_a_recording(capsys: pytest.CaptureFixture[str]) -> None:
-    out = said(capsys, "--markdown")
+    out = output(capsys, "--markdown")
     assert out.startswith("# trntop report, 2025-11-20 12:05:19 UTC\n\n**SIMULATED**")
     assert "HEALTHY: no open incidents" in out
     assert "## Closed (1)" in out
@@ -99,24 +99,24 @@ def test_the_report_of_a_recording(capsys: pytest.CaptureFixture[str]) -> None:
 def test_custom_rules_can_be_reserved(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     config = tmp_path / "config.toml"
     config.write_text('[[rules]]\nname = "own"\nwhen = "node_load1 > 1e5"\n')
-    out = said(capsys, "--markdown", "--rule", "own", "--config", str(config))
+    out = output(capsys, "--markdown", "--rule", "own", "--config", str(config))
     assert "- Only incidents of the kind own" in out
     assert "no selected open incidents" in out
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         (["--rule", "comm_bond"], "did you mean comm_bound?"),
         (["--since", "yesterday"], "yesterday is not a valid time; use 14:03"),
         (["--json", "--markdown"], "cannot be combined with"),
     ],
 )
-def test_bad_use(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_use(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["analyze", FIXTURE, *arguments]) == 2
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)
-    assert says in err
+    assert message in err
 
 
 def test_the_report_has_what_the_start_of_a_run_took(

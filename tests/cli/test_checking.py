@@ -27,39 +27,40 @@ def saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "state" / "trntop" / "check.jsonl"
 
 
-def given(monkeypatch: pytest.MonkeyPatch, fleet: Fleet) -> list[Source]:
+def use_fleet(monkeypatch: pytest.MonkeyPatch, fleet: Fleet) -> list[Source]:
     """Lets every source be this fleet; which sources were asked for."""
-    asked: list[Source] = []
+    checked: list[Source] = []
 
     def hosts_of(sources: list[Source], settings: Settings) -> list[Host]:
-        asked.extend(sources)
+        checked.extend(sources)
         return list(fleet.hosts())
 
     monkeypatch.setattr(trntop.collectors.hosts, "hosts_of", hosts_of, raising=False)
-    return asked
+    return checked
 
 
 def slow_fleet(count: int = 8) -> Fleet:
     return Fleet(
-        count, lambda one, two, efa_device: LATENCY * (4 if "trn-003" in (one, two) else 1)
+        count,
+        lambda client, server, efa_device: LATENCY * (4 if "trn-003" in (client, server) else 1),
     )
 
 
-def test_a_fleet_that_is_well(
+def test_a_healthy_fleet(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = given(monkeypatch, Fleet(4))
+    checked = use_fleet(monkeypatch, Fleet(4))
     assert main(["check", "trn-[001-003]", "trn-004", "ssh://trn-005"]) == 0
     out, err = capsys.readouterr()
     assert out.splitlines()[-1] == "PASS: 4 nodes are fit"
     assert err == ""
-    assert [one.text for one in asked] == ["trn-[001-003]", "trn-004", "ssh://trn-005"]
+    assert [source.text for source in checked] == ["trn-[001-003]", "trn-004", "ssh://trn-005"]
 
 
-def test_the_worst_node_stands_first_and_its_next_step_is_told(
+def test_the_worst_node_is_first_with_its_next_step(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given(monkeypatch, slow_fleet())
+    use_fleet(monkeypatch, slow_fleet())
     monkeypatch.setenv("COLUMNS", "100")
     assert main(["check", "trn-[001-008]"]) == 2
     out = capsys.readouterr().out
@@ -74,10 +75,10 @@ def test_the_worst_node_stands_first_and_its_next_step_is_told(
 
 def test_exit_codes(monkeypatch: pytest.MonkeyPatch) -> None:
     fleet = Fleet(4)
-    fleet.looks["trn-002"] = lambda _: inspection("trn-002", memlock_bytes=65536.0)
-    given(monkeypatch, fleet)
+    fleet.inspections["trn-002"] = lambda _: inspection("trn-002", memlock_bytes=65536.0)
+    use_fleet(monkeypatch, fleet)
     assert main(["check", "x"]) == 1
-    fleet.looks["trn-002"] = lambda _: inspection("trn-002", busy=["job 1"])
+    fleet.inspections["trn-002"] = lambda _: inspection("trn-002", busy=["job 1"])
     assert main(["check", "x"]) == 3
     fleet.broken["trn-001"] = UnreachableError("connection refused")
     assert main(["check", "x"]) == 2
@@ -114,17 +115,17 @@ def test_bad_use_is_one_line(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    given(monkeypatch, Fleet(2))
+    use_fleet(monkeypatch, Fleet(2))
     assert main(["check", *arguments]) == 2
     error = capsys.readouterr().err
     assert complaint in error and error.count("\n") == 1
 
 
-def test_the_plan_is_told_and_nothing_is_done(
+def test_a_dry_run_shows_the_plan_and_does_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], saved: Path
 ) -> None:
     fleet = Fleet(64)
-    given(monkeypatch, fleet)
+    use_fleet(monkeypatch, fleet)
     assert main(["check", "trn-[001-064]", "--dry-run"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("quick check of 64 nodes: 64 pairs in 2 rounds, about 13 s, or")
@@ -135,7 +136,7 @@ def test_the_plan_is_told_and_nothing_is_done(
 def test_options_become_the_plan(
     monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    given(monkeypatch, Fleet(3))
+    use_fleet(monkeypatch, Fleet(3))
     options = "--size 1K --iterations 50 --repeats 2 --deadline 4 --full"
     assert main(["check", "x", "--json", "--per-device", *options.split()]) == 0
     found = json.loads(capsysbinary.readouterr().out)
@@ -150,10 +151,10 @@ def test_options_become_the_plan(
     assert found["trials"][0]["results"][0]["peer"].startswith("trn-")
 
 
-def test_a_plan_beyond_its_time_is_told(
+def test_a_plan_beyond_its_time_limit_is_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given(monkeypatch, Fleet(8))
+    use_fleet(monkeypatch, Fleet(8))
     assert main(["check", "x", "--full", "--time-limit", "20"]) == 0
     assert "needs about 37 s but stops after 20 s; raise --time-limit" in capsys.readouterr().err
 
@@ -162,11 +163,11 @@ def test_a_plan_beyond_its_time_is_told(
 
 
 def test_the_probes_are_saved_for_a_dashboard(monkeypatch: pytest.MonkeyPatch, saved: Path) -> None:
-    given(monkeypatch, Fleet(4))
+    use_fleet(monkeypatch, Fleet(4))
     assert main(["check", "x", "--no-save"]) == 0
     assert not saved.exists()
     for count in (4, 2):
-        given(monkeypatch, Fleet(count))
+        use_fleet(monkeypatch, Fleet(count))
         assert main(["check", "x"]) == 0
         assert saved.stat().st_mode & 0o777 == 0o600
         nodes = {reading.node for reading in open_recording(saved)}
@@ -178,7 +179,7 @@ def test_a_folder_that_cannot_be_written_costs_a_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     (tmp_path / "state").write_text("a file")
-    given(monkeypatch, Fleet(2))
+    use_fleet(monkeypatch, Fleet(2))
     assert main(["check", "x"]) == 0
     assert "cannot write to " in capsys.readouterr().err
 
@@ -189,14 +190,14 @@ def test_a_folder_that_cannot_be_written_costs_a_line(
 def test_markdown_and_a_recording(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    given(monkeypatch, slow_fleet())
+    use_fleet(monkeypatch, slow_fleet())
     recording = tmp_path / "probes.jsonl"
     assert main(["check", "x", "--markdown", "--write", str(recording)]) == 2
     page = capsys.readouterr().out
     assert page.startswith("# trntop check, 2")
     assert "**FAIL: 7 of 8 nodes pass. trn-003 slow network: with trn-001" in page
     readings = list(open_recording(recording))
-    assert {one.source for one in readings} == {"probe"}
+    assert {reading.source for reading in readings} == {"probe"}
     assert main(["check", "x", "--write", str(recording)]) == 2
     assert "already exists; choose another file" in capsys.readouterr().err
     assert main(["snapshot", str(recording)]) == 0
@@ -213,7 +214,7 @@ def test_an_interrupt_closes_all_hosts(
 ) -> None:
     fleet = Fleet(3)
     fleet.hanging.add("trn-002")
-    given(monkeypatch, fleet)
+    use_fleet(monkeypatch, fleet)
 
     fleet.when_waiting = lambda: os.kill(os.getpid(), number)
     assert main(["check", "x"]) == 130
@@ -221,7 +222,7 @@ def test_an_interrupt_closes_all_hosts(
 
 
 def test_this_machine_alone(tmp_path: Path) -> None:
-    """The real thing, with the real tool where it is installed; else it says what is missing."""
+    """The real thing, with the real tool where it is installed; else it reports what is missing."""
     run = subprocess.run(
         [sys.executable, "-m", "trntop", "check", "--provider", "tcp", "--repeats", "1"],
         cwd=ROOT,

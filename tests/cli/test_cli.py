@@ -63,7 +63,7 @@ def test_without_a_terminal_the_demo_prints_one_snapshot() -> None:
     assert all(len(line) <= 100 for line in run.stdout.splitlines())
 
 
-def test_without_a_source_and_a_terminal_it_says_what_is_missing() -> None:
+def test_without_a_source_and_a_terminal_missing_parts_are_reported() -> None:
     run = trntop("--set", "collect.neuron_monitor=no-such-neuron-monitor")
     assert run.returncode == 0
     assert "neuron-monitor" in run.stdout
@@ -93,7 +93,7 @@ def test_the_public_capture() -> None:
     assert analysis["nodes"] == 1
 
 
-def test_record_replay_and_analyze_say_the_same(tmp_path: Path) -> None:
+def test_record_replay_and_analyze_agree(tmp_path: Path) -> None:
     file = tmp_path / "run.jsonl.zst"
     recorded = trntop("record", SIM, "-o", str(file))
     assert recorded.returncode == 0
@@ -116,7 +116,7 @@ def test_record_replay_and_analyze_say_the_same(tmp_path: Path) -> None:
     assert "exists" in again.stderr
 
 
-def test_a_damaged_recording_is_read_and_says_what_was_lost(tmp_path: Path) -> None:
+def test_a_damaged_recording_is_read_and_its_losses_are_reported(tmp_path: Path) -> None:
     whole = tmp_path / "whole.jsonl"
     assert trntop("record", SHORT, "-o", str(whole)).returncode == 0
     cut = tmp_path / "cut.jsonl"
@@ -129,7 +129,7 @@ def test_a_damaged_recording_is_read_and_says_what_was_lost(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         (["replay", "nothing.jsonl"], "does not exist"),
         (["replay", "local"], "replay needs recordings"),
@@ -149,7 +149,7 @@ def test_a_damaged_recording_is_read_and_says_what_was_lost(tmp_path: Path) -> N
     ],
 )
 def test_bad_use_exits_2_with_one_line(
-    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str], tmp_path: Path,
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
@@ -158,7 +158,7 @@ def test_bad_use_exits_2_with_one_line(
     assert out == ""
     assert err.count("\n") == 1
     assert err.startswith("trntop: ")
-    assert says in err
+    assert message in err
     assert list(tmp_path.iterdir()) == []
 
 
@@ -180,10 +180,12 @@ def test_a_redirected_file_is_a_recording() -> None:
             [sys.executable, "-m", "trntop", "analyze", "-", "--json"],
             stdin=file, capture_output=True, text=True, timeout=60,
         )  # fmt: skip
-    assert [one["kind"] for one in json.loads(run.stdout)["incidents"]] == ["efa_degraded"]
+    assert [incident["kind"] for incident in json.loads(run.stdout)["incidents"]] == [
+        "efa_degraded"
+    ]
 
 
-def test_nothing_seen_is_no_good_news() -> None:
+def test_no_data_is_not_healthy() -> None:
     run = trntop(
         "analyze", "--seconds", "2", "--set", "collect.neuron_monitor=no-such-neuron-monitor"
     )
@@ -268,14 +270,14 @@ def test_recording_a_live_source_until_stopped(tmp_path: Path) -> None:
     assert document["nodes"][0]["cores"]
 
 
-def test_who_looks_leaves_the_steps_to_the_agent(tmp_path: Path) -> None:
+def test_a_dashboard_leaves_the_steps_to_the_agent(tmp_path: Path) -> None:
     socket = tmp_path / "steps.sock"
     options = ("--set", f"collect.steps_socket={socket}")
-    look = ("snapshot", "--json", *options)
+    snapshot = ("snapshot", "--json", *options)
 
     def reason() -> str:
-        (node,) = json.loads(trntop(*look).stdout)["nodes"]
-        (steps,) = (one for one in node["sources"] if one["source"] == "steps")
+        (node,) = json.loads(trntop(*snapshot).stdout)["nodes"]
+        (steps,) = (source for source in node["sources"] if source["source"] == "steps")
         return str(steps["reason"])
 
     assert f"listening on {tmp_path / 'observer.sock'}" in reason()

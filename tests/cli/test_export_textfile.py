@@ -21,7 +21,7 @@ def trntop(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def families(path: Path) -> set[str]:
-    return {one.name for one in text_string_to_metric_families(path.read_text())}
+    return {family.name for family in text_string_to_metric_families(path.read_text())}
 
 
 def test_once_writes_the_page_and_ends(tmp_path: Path) -> None:
@@ -31,7 +31,7 @@ def test_once_writes_the_page_and_ends(tmp_path: Path) -> None:
     found = families(path)
     assert {"trn_node_devices", "trntop_source_up", "node_amazonefa_tx_bytes"} <= found
     assert not any(name.startswith("process_") for name in found)
-    assert [one.name for one in tmp_path.iterdir()] == ["trntop.prom"]
+    assert [path.name for path in tmp_path.iterdir()] == ["trntop.prom"]
 
 
 @pytest.mark.parametrize(
@@ -57,10 +57,10 @@ def test_once_writes_the_page_and_ends(tmp_path: Path) -> None:
         (["--once"], 2, "--once needs --textfile"),
     ],
 )
-def test_what_cannot_be_is_said_in_one_line(
+def test_impossible_options_are_refused_in_one_line(
     tmp_path: Path, arguments: list[str], code: int, words: str
 ) -> None:
-    ran = trntop(SOURCE, *(one.format(tmp_path) for one in arguments))
+    ran = trntop(SOURCE, *(argument.format(tmp_path) for argument in arguments))
     assert ran.returncode == code
     assert re.fullmatch(rf"trntop: [^\n]*{words}[^\n]*\n", ran.stderr)
     assert not any(tmp_path.iterdir())

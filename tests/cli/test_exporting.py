@@ -31,7 +31,7 @@ SECONDS = 20.0
 
 @contextlib.contextmanager
 def exporting(*arguments: str, addresses: int = 1) -> Iterator[list[str]]:
-    """The command, and where it says that it serves: URLs without a path."""
+    """The command, and where it serves: URLs without a path."""
     process = subprocess.Popen(
         [sys.executable, "-m", "trntop", "export", *arguments],
         stdin=subprocess.PIPE,
@@ -42,10 +42,10 @@ def exporting(*arguments: str, addresses: int = 1) -> Iterator[list[str]]:
     with process:
         try:
             assert process.stderr is not None
-            said = [process.stderr.readline() for _ in range(addresses)]
-            for line in said:
+            output = [process.stderr.readline() for _ in range(addresses)]
+            for line in output:
                 assert line.startswith("trntop: serving http"), line
-            yield [line.split()[2].removesuffix("/metrics") for line in said]
+            yield [line.split()[2].removesuffix("/metrics") for line in output]
             process.send_signal(signal.SIGTERM)
             assert process.wait(timeout=10) == 0
             assert process.stderr.read() == ""
@@ -65,7 +65,7 @@ def client_of(url: str) -> httpx.Client:
 
 
 class TestListening:
-    def test_it_is_on_loopback_unless_told_otherwise(self) -> None:
+    def test_it_listens_on_loopback_by_default(self) -> None:
         with exporting(SIM, "--port", "0") as (url,):
             assert url.startswith("http://127.0.0.1:")
 
@@ -80,14 +80,14 @@ class TestListening:
                     assert client.get("/-/healthy").status_code == 200
 
     def test_fault_41_a_taken_port(self, capsys: pytest.CaptureFixture[str]) -> None:
-        with bind("127.0.0.1", 0) as taken:
-            port = taken.getsockname()[1]
+        with bind("127.0.0.1", 0) as busy:
+            port = busy.getsockname()[1]
             assert main(["export", SIM, "--port", str(port)]) == 2
-        said = f"trntop: 127.0.0.1:{port} is in use; choose another with --listen\n"
-        assert capsys.readouterr().err == said
+        output = f"trntop: 127.0.0.1:{port} is in use; choose another with --listen\n"
+        assert capsys.readouterr().err == output
 
     @pytest.mark.parametrize(
-        ("arguments", "says"),
+        ("arguments", "message"),
         [
             (["--port", "70000"], "70000 is not a valid port"),
             (["--listen", "all"], "trntop: all is not a valid address"),
@@ -100,14 +100,14 @@ class TestListening:
         ],
     )
     def test_bad_use(
-        self, arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+        self, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
     ) -> None:
         assert main(["export", SIM, *arguments]) == 2
         out, err = capsys.readouterr()
         assert out == ""
         assert err.startswith("trntop: ")
         assert err.count("\n") == 1
-        assert says in err
+        assert message in err
 
 
 class TestPages:
@@ -138,7 +138,7 @@ class TestPages:
             assert sum(line[:1] not in ("#", "") for line in page.splitlines()) <= 21
 
     def test_fault_42_while_the_source_is_silent_and_once_it_has_ended(self) -> None:
-        """A source that says nothing: the pages are there, ready it is not."""
+        """A silent source: the pages are there, ready it is not."""
         with exporting("-", "--port", "0") as (url,), client_of(url) as client:
             assert client.get("/-/healthy").status_code == client.get("/health").status_code == 200
             page = client.get("/metrics")
@@ -184,7 +184,7 @@ def test_a_session_that_failed_has_no_present() -> None:
 
 @needs_prometheus
 def test_prometheus_by_certificate_and_password(tmp_path: Path) -> None:
-    """A real one scrapes all pages as its configuration says, and nobody else does."""
+    """A real one scrapes all pages as its configuration demands, and no other client does."""
     authority = Authority(tmp_path)
     server = authority.issue("server", "127.0.0.1")
     own = authority.issue("prometheus", "prometheus.example.org")
@@ -219,10 +219,12 @@ basic_auth_users:
             for path in ("/metrics", "/metrics/detail", "/metrics/cores")
         ]
         jobs.append(Scrape("stranger", target, options={**options, "basic_auth": None}))
-        with prometheus(tmp_path, jobs) as one:
-            one.until("up == 1", lambda found: len(found) == 3)
-            one.until("count(trn_neuroncore_utilization_ratio) > 0")
-            one.until(
+        with prometheus(tmp_path, jobs) as backend:
+            backend.until("up == 1", lambda found: len(found) == 3)
+            backend.until("count(trn_neuroncore_utilization_ratio) > 0")
+            backend.until(
                 'up{job="stranger"} == 0',
-                lambda _: any("401 Unauthorized" in each["lastError"] for each in one.targets()),
+                lambda _: any(
+                    "401 Unauthorized" in each["lastError"] for each in backend.targets()
+                ),
             )

@@ -77,7 +77,7 @@ def test_a_table(
         (60, "comm/compute, overlap, exposed, compute"),
     ],
 )
-def test_a_table_fits_the_terminal_and_says_what_it_leaves_out(
+def test_a_table_fits_the_terminal_and_states_what_it_omits(
     columns: int,
     hidden: str,
     ranks: list[str],
@@ -126,9 +126,9 @@ def test_executions_are_not_counted_in_a_trace_of_torch(
     monkeypatch.setenv("COLUMNS", "200")
     path = kineto(tmp_path / "a.json", [*marks, gemm(0, 5)])
     assert main(["import", "trace", "--executions", "4", str(path)]) == 0
-    (said,) = capsys.readouterr().err.splitlines()
-    assert said.startswith(f"trntop: {path}: ")
-    assert "--executions does not apply" in said
+    (message,) = capsys.readouterr().err.splitlines()
+    assert message.startswith(f"trntop: {path}: ")
+    assert "--executions does not apply" in message
 
 
 def test_traces_of_different_times_are_imported_and_no_node_is_silent_between_them(
@@ -147,7 +147,7 @@ def test_traces_of_different_times_are_imported_and_no_node_is_silent_between_th
     assert "these traces do not overlap in time: " in errors
     assert f" between {ranks[0]} and {undated}\n" in errors
     assert main(["analyze", "--json", str(output)]) == 0
-    kinds = [one["kind"] for one in json.loads(capsys.readouterr().out)["incidents"]]
+    kinds = [incident["kind"] for incident in json.loads(capsys.readouterr().out)["incidents"]]
     assert "node_silent" not in kinds
 
 
@@ -160,8 +160,8 @@ def test_two_steps_are_too_short_to_judge(
     assert main(["import", "trace", str(trace), "-o", str(output)]) == 0
     capsys.readouterr()
     assert main(["analyze", str(output)]) == 0
-    (said,) = capsys.readouterr().err.splitlines()
-    assert said.startswith("trntop: 0 s are too short: Comm bound: needs 1 more step; ")
+    (message,) = capsys.readouterr().err.splitlines()
+    assert message.startswith("trntop: 0 s are too short: Comm bound: needs 1 more step; ")
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".jsonl.zst"])
@@ -187,7 +187,7 @@ def test_a_recording_of_it_is_analysed_like_any_other(
     assert main(["analyze", "--json", str(output)]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["nodes"] == 2
-    assert [(one["kind"], one["job"]) for one in document["incidents"]] == [
+    assert [(incident["kind"], incident["job"]) for incident in document["incidents"]] == [
         ("comm_bound", "pretrain")
     ]
     assert main(arguments) == 2
@@ -203,7 +203,7 @@ def test_the_trace_itself_is_never_overwritten(
     assert Path(ranks[0]).stat().st_size > 0
 
 
-def test_where_the_recording_goes_is_looked_at_first(
+def test_the_target_of_the_recording_is_checked_first(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     broken = tmp_path / "broken.json"
@@ -222,7 +222,7 @@ def test_where_the_recording_goes_is_looked_at_first(
         assert (captured.err.count("\n"), captured.out) == (1, "")
 
 
-def test_what_to_know_of_a_trace_is_said_once(
+def test_notes_on_a_trace_are_printed_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     events = [
@@ -296,9 +296,7 @@ def test_profiles_from_adding_to_removing(
     assert "no saved profiles in" in capsys.readouterr().err
 
 
-def test_the_file_of_somebody_else_is_left_alone(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_foreign_file_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other, summary = tmp_path / "tsconfig.json", tmp_path / "summary.json"
     other.write_text('{"compilerOptions": {}}')
     summary.write_text(json.dumps(GOLDEN))

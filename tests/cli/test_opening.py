@@ -34,25 +34,25 @@ def streams(*sources: str) -> opening.Streams:
 
 
 def times(readings: list[Reading]) -> list[tuple[float, str]]:
-    return [(one.time, one.node) for one in readings]
+    return [(reading.time, reading.node) for reading in readings]
 
 
 def test_streams_from_a_time_on(tmp_path: Path) -> None:
-    one = recording(tmp_path / "a.jsonl", "a", 1000)
+    first = recording(tmp_path / "a.jsonl", "a", 1000)
     other = recording(tmp_path / "b.jsonl.gz", "b", 1005)
-    both = streams(one, other)
+    both = streams(first, other)
     whole = times(list(both()))
     assert whole == sorted(whole)
-    assert times(list(both.since(1008.0))) == [one for one in whole if one[0] >= 1008]
+    assert times(list(both.since(1008.0))) == [entry for entry in whole if entry[0] >= 1008]
     assert times(list(both())) == whole
 
 
-def test_the_span_is_told_where_all_sources_tell_theirs(tmp_path: Path) -> None:
-    one = recording(tmp_path / "a.jsonl", "a", 1000)
+def test_the_span_is_known_if_all_sources_know_theirs(tmp_path: Path) -> None:
+    first = recording(tmp_path / "a.jsonl", "a", 1000)
     other = recording(tmp_path / "b.jsonl", "b", 1005)
-    assert streams(one, other).span() == (1000, 1024)
+    assert streams(first, other).span() == (1000, 1024)
     packed = recording(tmp_path / "c.jsonl.gz", "c", 1000)
-    assert streams(one, packed).span() is None
+    assert streams(first, packed).span() is None
 
 
 def test_a_simulation_that_ends_may_be_moved_in() -> None:
@@ -62,7 +62,7 @@ def test_a_simulation_that_ends_may_be_moved_in() -> None:
     assert span[1] - span[0] == pytest.approx(12)
     later = span[0] + 6
     assert times(list(stream.since(later))) == [
-        (one.time, one.node) for one in stream() if one.time >= later
+        (reading.time, reading.node) for reading in stream() if reading.time >= later
     ]
 
 
@@ -82,7 +82,7 @@ def test_the_demo_names_its_first_incident_after_few_ticks() -> None:
     assert len(views) < 20
     assert sources[NEURON_MONITOR] == sources[EFA_SOURCE] < 20 * 16
 
-    (faulty,) = [one for one in truth(parse("sim:demo"), 0.0) if one.kind == "efa_degraded"]
+    (faulty,) = [fault for fault in truth(parse("sim:demo"), 0.0) if fault.kind == "efa_degraded"]
     (incident,) = first_picture.incidents
     assert (incident.kind, incident.node) == (faulty.kind, faulty.node)
     assert incident.component == faulty.component
@@ -113,7 +113,7 @@ def test_fault_34_damaged_profiles_are_reported_and_ignored(
     file.parent.mkdir()
     file.write_bytes(content)
     assert main(["snapshot", "--json", str(FIXTURES / "neuron-monitor-trn1.2xlarge.jsonl")]) == 0
-    shown, said = capsys.readouterr()
+    shown, output = capsys.readouterr()
     assert json.loads(shown)["nodes"]
-    assert said.startswith(f"trntop: {file}: ")
-    assert said.endswith("; going on without profiles\n")
+    assert output.startswith(f"trntop: {file}: ")
+    assert output.endswith("; going on without profiles\n")

@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.collectors.notebook import FAKE
+from tests.collectors.recording_sink import FAKE
 from tests.network import FIRST, ROOT, may_be_first
 from trntop.cli import main
 
@@ -35,7 +35,7 @@ LATENCY = re.compile(r"^trn_link_latency_seconds\{.*peer=\"([^\"]+)\".*\} (\S+)$
         ),
     ],
 )
-def test_what_is_missing_is_said(
+def test_missing_parts_are_reported(
     options: list[str], text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["export", *options]) == 2
@@ -55,7 +55,7 @@ def test_two_agents_probe_each_other(tmp_path: Path) -> None:
     options = [
         *("--allow-probes", "--probe-token-file", str(token)),
         *("--probe-every", "5s", "--probe-peers", f"127.0.0.[2-3]:{port}"),
-        *(word for one in settings for word in ("--set", one)),
+        *(word for setting in settings for word in ("--set", setting)),
     ]
     program = [*(FIRST if may_be_first() else ()), sys.executable, "-m", "trntop"]
     agents = [

@@ -1,4 +1,4 @@
-"""`trntop rules`: what is looked for, as a user reads it."""
+"""`trntop rules`: the rules, as a user reads them."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ def config(tmp_path: Path) -> str:
     return str(file)
 
 
-def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+def output(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     assert main(["rules", *arguments]) == 0
     out, err = capsys.readouterr()
     assert err == ""
@@ -29,18 +29,18 @@ def test_the_table_has_every_rule_with_the_numbers_in_force(
     capsys: pytest.CaptureFixture[str], config: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "100")
-    out = said(capsys, "--config", config)
+    out = output(capsys, "--config", config)
     rows = {line.split()[0]: line.split()[1:4] for line in out.splitlines() if line[:1].isalpha()}
     assert list(rows) == ["kind", *(rule.kind for rule in RULEBOOK), "hot_host"]
     assert rows["comm_bound"] == ["warning", "5", "off"]
     assert rows["hot_host"] == ["warning", "30", "own"]
     assert "node_cpu_busy_ratio > 0.9, until 0.855" in out
     assert all(len(line) <= 100 for line in out.splitlines())
-    assert "above 30.0 %" in said(capsys, "--set", "analysis.comm_share=0.3")
+    assert "above 30.0 %" in output(capsys, "--set", "analysis.comm_share=0.3")
 
 
 def test_json(capsys: pytest.CaptureFixture[str], config: str) -> None:
-    rules = json.loads(said(capsys, "--json", "--config", config))["rules"]
+    rules = json.loads(output(capsys, "--json", "--config", config))["rules"]
     assert [rule["kind"] for rule in rules] == [*(rule.kind for rule in RULEBOOK), "hot_host"]
     first = rules[0]
     assert set(first) == {
@@ -50,14 +50,14 @@ def test_json(capsys: pytest.CaptureFixture[str], config: str) -> None:
     assert (first["kind"], first["state"]) == ("comm_bound", "off")
     assert first["settings"]["analysis.comm_share"] == 0.25
     assert (rules[-1]["state"], rules[-1]["hold_seconds"]) == ("own", 30.0)
-    (one,) = json.loads(said(capsys, "comm_bound", "--json"))["rules"]
-    assert one["state"] == "on"
+    (row,) = json.loads(output(capsys, "comm_bound", "--json"))["rules"]
+    assert row["state"] == "on"
 
 
 def test_one_kind_comes_with_its_settings_and_its_runbook(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    out = said(capsys, "comm_bound", "--set", "analysis.comm_share=0.3")
+    out = output(capsys, "comm_bound", "--set", "analysis.comm_share=0.3")
     assert out.startswith("comm_bound\n")
     assert "analysis.comm_share = 0.3  (default 0.25)" in out
     assert "analysis.window = 20  (the default)" in out
@@ -74,13 +74,13 @@ def test_dashboards_are_written(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_a_rule_of_ones_own_has_no_runbook(capsys: pytest.CaptureFixture[str], config: str) -> None:
-    out = said(capsys, "hot_host", "--config", config)
+    out = output(capsys, "hot_host", "--config", config)
     assert "{where}: {quantity} {value} since {since}" in out
     assert "#" not in out
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         (["comm_bond"], "unknown rule comm_bond; did you mean comm_bound?"),
         (["xyz"], "unknown rule xyz; known: comm_bound"),
@@ -92,11 +92,11 @@ def test_a_rule_of_ones_own_has_no_runbook(capsys: pytest.CaptureFixture[str], c
         (["grafana", "-o", "/dev/null/x"], "/dev/null/x"),
     ],
 )
-def test_bad_use(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_use(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["rules", *arguments]) == 2
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)
-    assert says in err
+    assert message in err
 
 
 @pytest.mark.parametrize("text", ["nonsense", 'job="a', "job=a", 'a="b"}', 'a="b",'])

@@ -6,8 +6,8 @@ import pytest
 
 from tests.collectors.prometheus.fake_prometheus import (
     Answer,
-    engine,
     failure,
+    fake_backend,
     success,
 )
 from trntop.cli import main
@@ -32,11 +32,11 @@ def test_fault_34_a_prometheus_that_fails_is_named_in_every_output(
     capsys: pytest.CaptureFixture[str], name: str, form: str
 ) -> None:
     answer, reason = FAILURES[name]
-    with engine(lambda _: answer) as server:
+    with fake_backend(lambda _: answer) as server:
         options = ["--json"] if form == "json" else []
         assert main(["snapshot", *options, f"prometheus+{server.url}"]) == 1
-    shown, said = capsys.readouterr()
-    assert said.startswith("trntop: no data: ")
-    assert reason in said
+    shown, output = capsys.readouterr()
+    assert output.startswith("trntop: no data: ")
+    assert reason in output
     if form == "json":
         assert reason in json.loads(shown)["problems"][0]

@@ -8,9 +8,9 @@ from trntop.cli.targets import targets
 from trntop.core.errors import TrntopError, UsageError
 
 
-def arguments(**given: object) -> Namespace:
+def arguments(**options: object) -> Namespace:
     usual = {"nodes": [], "port": 10042, "labels": []}
-    return Namespace(**(usual | given))
+    return Namespace(**(usual | options))
 
 
 def test_prints_what_file_sd_reads(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
@@ -42,7 +42,7 @@ def test_no_node_is_an_empty_list(
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("options", "message"),
     [
         ({"nodes": ["trn-[1"]}, "bracket"),
         (
@@ -53,9 +53,9 @@ def test_no_node_is_an_empty_list(
         ({"nodes": ["trn"], "labels": ["ä=c"]}, "--label"),
     ],
 )
-def test_bad_use(given: dict[str, object], says: str) -> None:
-    with pytest.raises(UsageError, match=says):
-        targets(arguments(**given))
+def test_bad_use(options: dict[str, object], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        targets(arguments(**options))
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:

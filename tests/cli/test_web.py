@@ -109,10 +109,10 @@ async def test_only_its_own_pages_may_open_the_dashboard(
     async with client(pages_of()) as browser:
         try:
             async with browser.ws_connect("/ws", headers=headers):
-                seen = 101
+                code = 101
         except WSServerHandshakeError as error:
-            seen = error.status
-        assert seen == status
+            code = error.status
+        assert code == status
         if host.startswith("evil"):
             assert (await browser.get("/", headers=headers)).status == 403
 
@@ -145,7 +145,7 @@ async def test_the_font_is_served_here() -> None:
         assert (await font.read())[:4] == b"\0\1\0\0"
 
 
-async def test_another_interface_has_names_that_nobody_here_knows() -> None:
+async def test_names_of_another_interface_do_not_resolve() -> None:
     async with client(pages_of("0.0.0.0")) as browser:
         assert (await browser.get("/", headers={"Host": "head-node:1"})).status == 200
 
@@ -173,7 +173,7 @@ def test_what_cannot_be_served(
     assert reason in capsys.readouterr().err
 
 
-def test_without_the_extra_it_says_what_to_install() -> None:
+def test_without_the_extra_it_names_what_to_install() -> None:
     code = (
         "import sys; sys.modules['textual_serve'] = None\n"
         "from trntop.cli import main\n"
@@ -223,12 +223,12 @@ async def test_the_dashboard_comes_over_the_socket() -> None:
                 origin=str(page.url.origin()),
             ) as socket,
         ):
-            got = b""
+            received = b""
             async with asyncio.timeout(30):
-                while NODE.encode() not in got:
+                while NODE.encode() not in received:
                     message = await socket.receive()
                     assert message.type is WSMsgType.BINARY
-                    got += message.data
+                    received += message.data
 
 
 class Tab:
@@ -280,7 +280,7 @@ async def browser(folder: Path) -> AsyncIterator[Tab]:
         address = f"http://127.0.0.1:{port.read_text().split()[0]}"
         async with ClientSession() as session:
             async with session.get(f"{address}/json/list") as answer:
-                pages = [one for one in await answer.json() if one["type"] == "page"]
+                pages = [target for target in await answer.json() if target["type"] == "page"]
             url = pages[0]["webSocketDebuggerUrl"]
             async with session.ws_connect(url, max_msg_size=1 << 26) as socket:
                 yield Tab(socket)

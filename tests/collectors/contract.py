@@ -1,7 +1,7 @@
 """What the contract of collectors is tried with: a loop, a sink and sources that do harm.
 
 A `Row` says how one collector is made for a source that is missing, that hangs, or that holds a
-hostile payload. `stage` runs one, and looks at what it leaves behind.
+hostile payload. `stage` runs one, and checks what it leaves behind.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 
-from tests.collectors.notebook import Notebook
+from tests.collectors.recording_sink import RecordingSink
 from trntop.core.errors import DecodeError
 from trntop.core.model import Reading, State, Status
 from trntop.core.settings import Settings
@@ -31,9 +31,9 @@ from trntop.session.collector import Collector
 from trntop.session.monitor import Monitor
 from trntop.sources import DECODERS
 
-LEAVING = 0.5
+CANCEL_LIMIT = 0.5
 """Seconds that a collector may wait once it is cancelled."""
-PATIENCE = 30.0
+TIMEOUT = 30.0
 """Seconds after which nothing more is expected; only a test that fails waits so long."""
 TURNS = 10
 """Turns of the loop in which tasks end that were cancelled, or close a library's generators."""
@@ -62,7 +62,7 @@ class Guard:
             return
         if _EVENTS[event](self.source, *arguments) and _of_product(sys._getframe(1)):
             stack = traceback.extract_stack(sys._getframe(1))
-            where = next(one for one in reversed(stack) if _is_product(one.filename))
+            where = next(frame for frame in reversed(stack) if _is_product(frame.filename))
             self.calls.append(f"{event} in {where.filename}:{where.lineno}")
             raise BlockingError(self.calls[-1])
 
@@ -87,8 +87,8 @@ def _opens(source: Path, path: object, mode: object, flags: int) -> bool:
     return _below(source, path) and not flags & os.O_NONBLOCK
 
 
-def _connects(_: Path, one: socket.socket, *__: object) -> bool:
-    return one.gettimeout() != 0.0
+def _connects(_: Path, connection: socket.socket, *__: object) -> bool:
+    return connection.gettimeout() != 0.0
 
 
 def _spawns(*_: object) -> bool:
@@ -156,7 +156,7 @@ class Loop(asyncio.SelectorEventLoop):
         return super().call_at(when, fire, *args, context=context)
 
 
-class Book(Notebook):
+class DecodingSink(RecordingSink):
     """A sink that decodes what it gets, as a session does, and keeps every text."""
 
     def __init__(self) -> None:
@@ -173,7 +173,9 @@ class Book(Notebook):
             try:
                 sample = decoder(reading.data)
                 self.problems += sample.problems
-                self.names |= {one.holder for one in sample.facts.get("allocations", ())}
+                self.names |= {
+                    allocation.holder for allocation in sample.facts.get("allocations", ())
+                }
             except DecodeError as error:
                 self.problems.append(str(error))
         super().reading(reading)
@@ -188,13 +190,13 @@ class Book(Notebook):
         super().remove(node, owner)
 
     def is_down(self) -> bool:
-        return any(one.state is State.DOWN for one in self.statuses)
+        return any(status.state is State.DOWN for status in self.statuses)
 
     def is_fresh(self) -> bool:
-        return any(one.state is State.FRESH for one in self.statuses) or bool(self.readings)
+        return any(status.state is State.FRESH for status in self.statuses) or bool(self.readings)
 
     def refused(self) -> bool:
-        """Whether what the source gave is reported as of no use."""
+        """Whether the payload of the source is reported as unusable."""
         return self.is_down() or bool(self.problems)
 
     @property
@@ -203,9 +205,9 @@ class Book(Notebook):
         return len(self.statuses) + len(self.readings)
 
     def check_texts(self) -> None:
-        """Whatever came, each text is one clean line, and what is not well has a reason."""
+        """Whatever came, each text is one clean line, and what is not fresh has a reason."""
         texts = [
-            *(one.reason for one in self.statuses),
+            *(status.reason for status in self.statuses),
             *self.warnings,
             *self.problems,
             *self.names,
@@ -213,11 +215,11 @@ class Book(Notebook):
         for text in texts:
             assert text == clean(text, len(text) + 1), f"not cleaned: {text!r}"
             assert "internal error" not in text
-        for one in self.statuses:
-            assert one.state in (State.FRESH, State.ENDED) or one.reason.strip(), one
+        for status in self.statuses:
+            assert status.state in (State.FRESH, State.ENDED) or status.reason.strip(), status
 
 
-class Place:
+class Sandbox:
     """Where one collector is tried.
 
     Args:
@@ -231,12 +233,12 @@ class Place:
         self.source.mkdir(parents=True)
         self.patch = patch
         self.payload = payload
-        self.book = Book()
+        self.sink = DecodingSink()
         self.stack = contextlib.AsyncExitStack()
         self.inside: Callable[[], object] = lambda: True
         """Whether the collector is in the source that hangs."""
         self.release: Callable[[], None] = lambda: None
-        """Lets go whoever hangs in the source; called until nobody does."""
+        """Releases calls that hang in the source; called until none does."""
 
     def script(self, text: str, name: str = "tool") -> str:
         """A program of these lines, whose process group is remembered."""
@@ -271,7 +273,7 @@ class Place:
         self.patch.setattr(owner, name, hang)
 
     def hang_files(self) -> None:
-        """Puts FIFOs that nobody writes in the place of all files of the source."""
+        """Replaces all files of the source by FIFOs without a writer."""
         fifos = [path for path in self.source.rglob("*") if path.is_file()]
         for path in fifos:
             path.unlink()
@@ -280,7 +282,7 @@ class Place:
 
         def touch(keep: bool) -> bool:
             for path in fifos:
-                with contextlib.suppress(OSError):  # nobody reads it
+                with contextlib.suppress(OSError):  # without a reader
                     descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
                     opened.append(descriptor)
                     if not keep:
@@ -292,11 +294,11 @@ class Place:
                 os.close(opened.pop())
 
         self.stack.callback(close)
-        self.inside = lambda: opened or touch(True) or self.book.statuses
+        self.inside = lambda: opened or touch(True) or self.sink.statuses
         self.release = lambda: close() or (touch(False) and None)
 
 
-Scene = Callable[[Place], Awaitable[Collector]]
+Setup = Callable[[Sandbox], Awaitable[Collector]]
 
 
 @dataclass(frozen=True)
@@ -307,7 +309,7 @@ class Row:
         kind: its class.
         missing: made for a source that is not there.
         hangs: for one that neither answers nor ends.
-        hostile: for one that gives the place's payload.
+        hostile: for one that gives the sandbox's payload.
         appears: makes the missing source work.
         quiet: it reports nothing by itself.
         refused: whether a hostile payload was taken note of.
@@ -315,19 +317,19 @@ class Row:
 
     name: str
     kind: type[Collector]
-    missing: Scene
-    hangs: Scene
-    hostile: Scene
-    appears: Callable[[Place], Awaitable[None]] | None = None
+    missing: Setup
+    hangs: Setup
+    hostile: Setup
+    appears: Callable[[Sandbox], Awaitable[None]] | None = None
     quiet: bool = False
-    refused: Callable[[Place], object] = lambda place: place.book.refused()
+    refused: Callable[[Sandbox], object] = lambda sandbox: sandbox.sink.refused()
 
 
 async def until(
     condition: Callable[[], object], what: str = "", task: "asyncio.Task[None] | None" = None
 ) -> None:
-    """Waits for what nobody announces, or for the end of a task."""
-    end = asyncio.get_running_loop().time() + PATIENCE
+    """Polls a condition until it holds, or until a task ends."""
+    end = asyncio.get_running_loop().time() + TIMEOUT
     while not condition() and not (task and task.done()):
         if asyncio.get_running_loop().time() > end:
             pytest.fail(f"waited in vain: {what}")
@@ -335,47 +337,47 @@ async def until(
 
 
 @contextlib.asynccontextmanager
-async def stage(place: Place, scene: Scene) -> AsyncIterator["asyncio.Task[None]"]:
-    """Runs a collector for the length of a block, cancels it, and looks at what it leaves."""
+async def stage(sandbox: Sandbox, setup: Setup) -> AsyncIterator["asyncio.Task[None]"]:
+    """Runs a collector for the length of a block, cancels it, and checks what it leaves."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, Loop)
     threads, files = set(threading.enumerate()), _files()
     children = _children()
     GUARD.calls.clear()
     try:
-        collector: Collector | None = await scene(place)
+        collector: Collector | None = await setup(sandbox)
         assert collector is not None
-        GUARD.thread, GUARD.source = threading.get_ident(), place.source
+        GUARD.thread, GUARD.source = threading.get_ident(), sandbox.source
         tasks = asyncio.all_tasks()
-        task = asyncio.create_task(collector.run(place.book))
+        task = asyncio.create_task(collector.run(sandbox.sink))
         yield task
         over = task.done()
         loop.leave()
         task.cancel()
-        await asyncio.wait({task}, timeout=PATIENCE)
+        await asyncio.wait({task}, timeout=TIMEOUT)
         assert task.done(), f"it ignores being cancelled: {asyncio.all_tasks()}"
         if not over:
             assert task.cancelled(), f"it swallows being cancelled: {task}"
-        assert loop.waited <= LEAVING, f"cancelled, it waits {loop.waited:g} s"
+        assert loop.waited <= CANCEL_LIMIT, f"cancelled, it waits {loop.waited:g} s"
         for _ in range(TURNS):
             await asyncio.sleep(0)
         assert asyncio.all_tasks() <= tasks, f"tasks are left: {asyncio.all_tasks() - tasks}"
         left = set(threading.enumerate()) - threads
-        assert all(one.daemon for one in left), f"the interpreter would wait for {left}"
+        assert all(thread.daemon for thread in left), f"the interpreter would wait for {left}"
         del task
     finally:
         GUARD.source = None
         collector = None
-        await place.stack.aclose()
+        await sandbox.stack.aclose()
     assert GUARD.calls == []
 
     def no_threads() -> bool:
-        place.release()
+        sandbox.release()
         return not set(threading.enumerate()) - threads
 
     await until(no_threads, "threads are left")
     await until(lambda: _children() <= children, "children are left")
-    await until(lambda: not _alive(place.started()), "processes of a child are left")
+    await until(lambda: not _alive(sandbox.started()), "processes of a child are left")
 
     def no_files() -> bool:
         if _files() <= files:
@@ -389,10 +391,10 @@ async def stage(place: Place, scene: Scene) -> AsyncIterator["asyncio.Task[None]
 def _files() -> set[tuple[str, str]]:
     """Open descriptors: their numbers, and what they are of."""
     found = set()
-    for one in os.listdir("/proc/self/fd"):  # noqa: PTH208
+    for descriptor in os.listdir("/proc/self/fd"):  # noqa: PTH208
         with contextlib.suppress(FileNotFoundError):
-            found.add((one, os.readlink(f"/proc/self/fd/{one}")))  # noqa: PTH115
-    return {one for one in found if not one[1].endswith("/fd")}
+            found.add((descriptor, os.readlink(f"/proc/self/fd/{descriptor}")))  # noqa: PTH115
+    return {entry for entry in found if not entry[1].endswith("/fd")}
 
 
 def _children() -> set[str]:
@@ -417,7 +419,7 @@ def _alive(groups: list[int]) -> list[int]:
 
 @contextlib.contextmanager
 def watchdog(seconds: int = 120) -> Iterator[None]:
-    """Fails what blocks the loop in a way that no audit event tells of."""
+    """Fails what blocks the loop in a way without an audit event."""
 
     def bark(*_: object) -> None:
         raise BlockingError(f"the loop did not go on for {seconds} s")

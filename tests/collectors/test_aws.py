@@ -6,31 +6,37 @@ import pytest
 
 from trntop.collectors.aws import AwsError, call, words
 
-known = pytest.importorskip("botocore.exceptions")
+exceptions = pytest.importorskip("botocore.exceptions")
 
 
 def refusal(code: str) -> Exception:
-    told = {"Error": {"Code": code, "Message": "arn:aws:sts::123456789012:assumed-role/x"}}
-    error: Exception = known.ClientError(told, "DescribeInstances")
+    response = {"Error": {"Code": code, "Message": "arn:aws:sts::123456789012:assumed-role/x"}}
+    error: Exception = exceptions.ClientError(response, "DescribeInstances")
     return error
 
 
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (known.NoRegionError(), "no AWS region"),
-        (known.NoCredentialsError(), "no AWS credentials found"),
-        (known.PartialCredentialsError(provider="env", cred_var="x"), "no AWS credentials found"),
-        (known.UnauthorizedSSOTokenError(), "aws sso login"),
-        (known.SSOTokenLoadError(error_msg="x"), "aws sso login"),
-        (known.TokenRetrievalError(provider="sso", error_msg="x"), "aws sso login"),
-        (known.CredentialRetrievalError(provider="p", error_msg="x"), "aws sso login"),
-        (known.ProfileNotFound(profile="x"), "AWS_PROFILE"),
-        (known.ConnectTimeoutError(endpoint_url="http://x"), "no response of AWS"),
-        (known.ReadTimeoutError(endpoint_url="http://x"), "no response of AWS"),
-        (known.EndpointConnectionError(endpoint_url="http://x"), "cannot be reached"),
-        (known.ParamValidationError(report="x"), "rejects"),
-        (known.UnknownServiceError(service_name="x", known_service_names=""), "UnknownService"),
+        (exceptions.NoRegionError(), "no AWS region"),
+        (exceptions.NoCredentialsError(), "no AWS credentials found"),
+        (
+            exceptions.PartialCredentialsError(provider="env", cred_var="x"),
+            "no AWS credentials found",
+        ),
+        (exceptions.UnauthorizedSSOTokenError(), "aws sso login"),
+        (exceptions.SSOTokenLoadError(error_msg="x"), "aws sso login"),
+        (exceptions.TokenRetrievalError(provider="sso", error_msg="x"), "aws sso login"),
+        (exceptions.CredentialRetrievalError(provider="p", error_msg="x"), "aws sso login"),
+        (exceptions.ProfileNotFound(profile="x"), "AWS_PROFILE"),
+        (exceptions.ConnectTimeoutError(endpoint_url="http://x"), "no response of AWS"),
+        (exceptions.ReadTimeoutError(endpoint_url="http://x"), "no response of AWS"),
+        (exceptions.EndpointConnectionError(endpoint_url="http://x"), "cannot be reached"),
+        (exceptions.ParamValidationError(report="x"), "rejects"),
+        (
+            exceptions.UnknownServiceError(service_name="x", known_service_names=""),
+            "UnknownService",
+        ),
         (refusal("ExpiredToken"), "credentials have expired"),
         (refusal("RequestExpired"), "credentials have expired"),
         (refusal("InvalidClientTokenId"), "credentials are not valid"),

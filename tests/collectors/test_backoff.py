@@ -14,7 +14,7 @@ def test_jitter_takes_at_most_half() -> None:
     assert [backoff.wait(0) for _ in range(3)] == [0.25, 0.5, 1.0]
 
 
-def test_a_healthy_minute_starts_anew() -> None:
+def test_a_healthy_minute_resets_the_backoff() -> None:
     backoff = Backoff(draw=lambda: 1.0)
     waits = [backoff.wait(lasted) for lasted in (0, 0, 59.9, 60.0, 0)]
     assert waits == [0.5, 1, 2, 0.5, 1]

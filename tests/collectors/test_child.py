@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from tests.collectors.notebook import alive, wait_until
+from tests.collectors.recording_sink import alive, wait_until
 from trntop.collectors.child import Child, LastLine, exit_reason
 
 
@@ -31,12 +31,12 @@ async def test_output_and_last_words() -> None:
 async def test_output_of_any_size_is_read_to_the_end() -> None:
     size = 0
 
-    def take(chunk: bytes) -> None:
+    def receive(chunk: bytes) -> None:
         nonlocal size
         size += len(chunk)
 
     child = await Child.start(
-        script("import os\nfor _ in range(30): os.write(1, b'x' * 50000)"), take
+        script("import os\nfor _ in range(30): os.write(1, b'x' * 50000)"), receive
     )
     assert await finished(child) == 0
     assert size == 1_500_000

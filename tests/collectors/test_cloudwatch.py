@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.collectors.notebook import Notebook, running
+from tests.collectors.recording_sink import RecordingSink, running
 from tests.moto_server import client_of, reset, simulated_aws
 from trntop.collectors import aws, cloudwatch
 from trntop.collectors.cloudwatch import ContainerInsights, Node
@@ -48,13 +48,13 @@ def put(node: int, name: str, values: list[float], minute: float, cluster: str =
     }
     cores = {**dimensions, "InstanceType": "trn2.48xlarge", "NeuronDevice": "device0"}
     data: list[dict[str, Any]] = []
-    for place, value in enumerate(values):
-        at = datetime.datetime.fromtimestamp(minute + place, datetime.UTC)
-        places = [dimensions, {"ClusterName": cluster}]
+    for index, value in enumerate(values):
+        at = datetime.datetime.fromtimestamp(minute + index, datetime.UTC)
+        label_sets = [dimensions, {"ClusterName": cluster}]
         if "neuroncore" in name:
-            places.append({**cores, "NeuronCore": f"core{place}"})
-        for one in places:
-            named = [{"Name": key, "Value": text} for key, text in one.items()]
+            label_sets.append({**cores, "NeuronCore": f"core{index}"})
+        for labels in label_sets:
+            named = [{"Name": key, "Value": text} for key, text in labels.items()]
             data.append({"MetricName": name, "Dimensions": named, "Timestamp": at, "Value": value})
     client_of("cloudwatch").put_metric_data(Namespace="ContainerInsights", MetricData=data)
 
@@ -67,11 +67,11 @@ def fill(node: int, minute: float) -> None:
     put(node, "node_efa_tx_bytes", [6e9] * 16, minute)
 
 
-async def test_nodes_and_what_is_told_of_them() -> None:
+async def test_nodes_and_their_metrics() -> None:
     for node in (1, 2):
         fill(node, ago(180))
     put(3, "node_neurondevice_runtime_memory_used_bytes", [1], ago(180), cluster="other")
-    sink = Notebook()
+    sink = RecordingSink()
     async with running(ContainerInsights("train"), sink):
         await sink.until(lambda: len(sink.readings) == 2, 20)
     assert sorted(reading.node for reading in sink.readings) == ["ip-10-0-0-1", "ip-10-0-0-2"]
@@ -94,7 +94,7 @@ async def test_nodes_and_what_is_told_of_them() -> None:
 
 async def test_each_minute_is_handed_over_once_and_in_order() -> None:
     fill(1, ago(240))
-    sink = Notebook()
+    sink = RecordingSink()
     async with running(ContainerInsights("train", period=0.05), sink):
         await sink.until(lambda: sink.readings, 20)
         for minute in (ago(180), ago(120)):
@@ -103,21 +103,21 @@ async def test_each_minute_is_handed_over_once_and_in_order() -> None:
     times = [reading.time for reading in sink.readings]
     assert times == sorted(times)
     assert len(times) == 3
-    deltas = [DECODERS[one.source](one.data).deltas for one in sink.readings]
+    deltas = [DECODERS[reading.source](reading.data).deltas for reading in sink.readings]
     assert deltas == [{}, *[{"node_executions_failed_total": 2}] * 2]
 
 
 async def test_a_minute_that_is_not_settled_is_not_taken() -> None:
     fill(1, ago(300))
     fill(1, ago(0))
-    sink = Notebook()
+    sink = RecordingSink()
     async with running(ContainerInsights("train"), sink):
         await sink.until(lambda: sink.readings, 20)
     assert len(sink.readings) == 1
 
 
-async def test_a_cluster_without_metrics_says_what_may_be_wrong() -> None:
-    sink = Notebook()
+async def test_a_cluster_without_metrics_reports_possible_causes() -> None:
+    sink = RecordingSink()
     async with running(ContainerInsights("train"), sink):
         await sink.until(lambda: sink.statuses, 20)
     status = sink.statuses[0]
@@ -127,7 +127,7 @@ async def test_a_cluster_without_metrics_says_what_may_be_wrong() -> None:
 
 async def test_refusals_reach_the_nodes_that_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
     fill(1, ago(180))
-    sink = Notebook()
+    sink = RecordingSink()
     monkeypatch.setattr(aws, "TRIES", 1)
     async with running(ContainerInsights("train", period=0.05), sink):
         await sink.until(lambda: sink.readings, 20)
@@ -142,17 +142,17 @@ async def test_refusals_reach_the_nodes_that_are_known(monkeypatch: pytest.Monke
 
 
 async def test_throttled_it_waits_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[float] = []
+    times: list[float] = []
 
     def throttle(self: ContainerInsights) -> None:
-        asked.append(time.monotonic())
+        times.append(time.monotonic())
         raise aws.AwsError("too often", throttled=True)
 
     monkeypatch.setattr(ContainerInsights, "_request", throttle)
-    sink = Notebook()
+    sink = RecordingSink()
     async with running(ContainerInsights("train", period=0.05), sink):
-        await sink.until(lambda: len(asked) >= 4, 20)
-    gaps = [after - before for before, after in itertools.pairwise(asked)]
+        await sink.until(lambda: len(times) >= 4, 20)
+    gaps = [after - before for before, after in itertools.pairwise(times)]
     assert gaps[0] >= 0.05
     assert gaps[2] >= 0.2, "each time twice as long, less the jitter"
 
@@ -174,10 +174,10 @@ def test_what_is_no_cluster_is_refused(text: str) -> None:
         collectors_of(parse(text), Settings())
 
 
-def test_the_region_is_said_there_or_in_the_settings() -> None:
+def test_the_region_is_in_the_source_or_in_the_settings() -> None:
     settings = Settings(fleet=Fleet(region="eu-west-1"))
-    (one,) = cloudwatch.collectors(parse("cloudwatch:train"), settings)
+    (first,) = cloudwatch.collectors(parse("cloudwatch:train"), settings)
     (two,) = cloudwatch.collectors(parse("cloudwatch:train?region=us-east-2"), settings)
-    assert isinstance(one, ContainerInsights)
+    assert isinstance(first, ContainerInsights)
     assert isinstance(two, ContainerInsights)
-    assert (one._region, two._region) == ("eu-west-1", "us-east-2")
+    assert (first._region, two._region) == ("eu-west-1", "us-east-2")

@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.collectors.notebook import wait_until
+from tests.collectors.recording_sink import wait_until
 from trntop.collectors import compiler
 from trntop.collectors.compiler import CompileCache, cache_url, processes, title
 
@@ -29,7 +29,9 @@ class Proc:
     def has(self, pid: int, *arguments: str, parent: int = 1, since: int = 100) -> None:
         folder = self.path / str(pid)
         folder.mkdir()
-        (folder / "cmdline").write_bytes(b"".join(f"{one}\0".encode() for one in arguments))
+        (folder / "cmdline").write_bytes(
+            b"".join(f"{argument}\0".encode() for argument in arguments)
+        )
         fields = ["S", str(parent), *["0"] * 17, str(since * TICK), *["0"] * 30]
         (folder / "stat").write_text(f"{pid} (a) b (c) {' '.join(fields)}\n")
 
@@ -69,7 +71,7 @@ def test_helpers_and_copies_of_a_compiler_do_not_count(proc: Proc) -> None:
     proc.has(70, *COMPILE, parent=1, since=300)
     count, compilers, partial = processes(5.0)
     assert (count, partial) == (8, False)
-    assert [(one.pid, one.command) for one in compilers] == [
+    assert [(compiler.pid, compiler.command) for compiler in compilers] == [
         (60, "neuronx-cc compile"), (70, "neuronx-cc compile"),
     ]  # fmt: skip
     assert compilers[1].since - compilers[0].since == 100
@@ -102,7 +104,7 @@ def test_a_running_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
         def found() -> list[compiler.Compiler]:
             _, compilers, _ = processes(5.0)
-            return [one for one in compilers if one.pid == child.pid]
+            return [compiler for compiler in compilers if compiler.pid == child.pid]
 
         wait_until(found)
         assert found()[0].command == "neuronx-cc compile"
@@ -138,7 +140,7 @@ def test_finished_modules_of_all_versions_count(tmp_path: Path) -> None:
     assert cache.count(1.0) == (3, False)
 
 
-def test_what_there_was_no_time_for_is_looked_at_later(tmp_path: Path) -> None:
+def test_what_there_was_no_time_for_is_read_later(tmp_path: Path) -> None:
     for number in range(10):
         module(tmp_path, str(number))
     ticks = iter([0.0, *[0.1] * 4, 9.0, 9.0, *[9.1] * 6])
@@ -160,7 +162,7 @@ def test_no_cache(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("setting", "variable", "place"),
+    ("setting", "variable", "folder"),
     [
         ("", None, "/host/var/tmp/neuron-compile-cache"),
         ("", "", "/host/var/tmp/neuron-compile-cache"),
@@ -172,9 +174,9 @@ def test_no_cache(tmp_path: Path) -> None:
     ],
 )
 def test_where_the_cache_is(
-    monkeypatch: pytest.MonkeyPatch, setting: str, variable: str | None, place: str
+    monkeypatch: pytest.MonkeyPatch, setting: str, variable: str | None, folder: str
 ) -> None:
     monkeypatch.delenv("NEURON_COMPILE_CACHE_URL", raising=False)
     if variable is not None:
         monkeypatch.setenv("NEURON_COMPILE_CACHE_URL", variable)
-    assert cache_url(Path("/host"), setting) == place
+    assert cache_url(Path("/host"), setting) == folder

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from tests.collectors.contract import HOUR, Loop, Place, Row, Scene, stage, until, watchdog
+from tests.collectors.contract import HOUR, Loop, Row, Sandbox, Setup, stage, until, watchdog
 from tests.fakes import sysfs_tree
 from trntop import collectors
 from trntop.catalog import (
@@ -81,8 +81,8 @@ HANG = "trap '' TERM\n: >{inside}\nwhile :; do sleep 100; done"
 # Local sources, made as `trntop` makes them.
 
 
-def settings_of(place: Place) -> Collect:
-    folder = place.source
+def settings_of(sandbox: Sandbox) -> Collect:
+    folder = sandbox.source
     root = folder / "root"
     root.mkdir(exist_ok=True)
     return Collect(
@@ -98,186 +98,192 @@ def settings_of(place: Place) -> Collect:
     )
 
 
-def made(place: Place, source: str) -> Collector:
-    return next(one for one in local("node", settings_of(place)) if one.source == source)
+def collector_of(sandbox: Sandbox, source: str) -> Collector:
+    return next(
+        collector for collector in local("node", settings_of(sandbox)) if collector.source == source
+    )
 
 
-def of(source: str, prepare: Callable[[Place], object] = lambda place: None) -> Scene:
-    async def scene(place: Place) -> Collector:
-        prepare(place)
-        return made(place, source)
+def of(source: str, prepare: Callable[[Sandbox], object] = lambda sandbox: None) -> Setup:
+    async def setup(sandbox: Sandbox) -> Collector:
+        prepare(sandbox)
+        return collector_of(sandbox, source)
 
-    return scene
-
-
-def neuron_tree(place: Place) -> None:
-    sysfs_tree.neuron_tree(place.source / "root", devices=1, cores=2)
+    return setup
 
 
-def efa_tree(place: Place) -> None:
-    sysfs_tree.efa_tree(place.source / "root", cards=1)
+def neuron_tree(sandbox: Sandbox) -> None:
+    sysfs_tree.neuron_tree(sandbox.source / "root", devices=1, cores=2)
 
 
-def host_tree(place: Place) -> None:
+def efa_tree(sandbox: Sandbox) -> None:
+    sysfs_tree.efa_tree(sandbox.source / "root", count=1)
+
+
+def host_tree(sandbox: Sandbox) -> None:
     for name in ("stat", "meminfo", "loadavg", "cpuinfo", "net/dev", "diskstats"):
         text = Path("/proc", name).read_text().rstrip()
-        sysfs_tree.write(place.source / "root" / "proc" / name, text)
+        sysfs_tree.write(sandbox.source / "root" / "proc" / name, text)
 
 
-def jobs_tree(place: Place) -> None:
-    sysfs_tree.write(place.source / "jobs" / "all", "4711")
+def jobs_tree(sandbox: Sandbox) -> None:
+    sysfs_tree.write(sandbox.source / "jobs" / "all", "4711")
 
 
-def profiles_tree(place: Place) -> None:
-    sysfs_tree.write(place.source / "profiles.json", '{"schema": 1, "profiles": []}')
+def profiles_tree(sandbox: Sandbox) -> None:
+    sysfs_tree.write(sandbox.source / "profiles.json", '{"schema": 1, "profiles": []}')
 
 
-def polled(source: str, tree: Callable[[Place], None], **more: Any) -> Row:
+def polled(source: str, tree: Callable[[Sandbox], None], **more: Any) -> Row:
     """A source of files that the kernel, a scheduler or `trntop profile` writes."""
 
-    def hanging(place: Place) -> None:
-        tree(place)
-        place.hang_files()
+    def hanging(sandbox: Sandbox) -> None:
+        tree(sandbox)
+        sandbox.hang_files()
 
-    def hostile(place: Place) -> None:
-        tree(place)
-        files = [path for path in place.source.rglob("*") if path.is_file()]
-        place.payload_file()
+    def hostile(sandbox: Sandbox) -> None:
+        tree(sandbox)
+        files = [path for path in sandbox.source.rglob("*") if path.is_file()]
+        sandbox.payload_file()
         for path in files:
             path.unlink()
-            path.hardlink_to(place.source / "payload")
+            path.hardlink_to(sandbox.source / "payload")
 
-    given = of(source, hanging), of(source, hostile)
-    return Row(source, Polled, of(source), *given, **{"appears": appearing(tree), **more})
+    setups = of(source, hanging), of(source, hostile)
+    return Row(source, Polled, of(source), *setups, **{"appears": appearing(tree), **more})
 
 
-def appearing(prepare: Callable[[Place], object]) -> Callable[[Place], Awaitable[None]]:
-    async def appear(place: Place) -> None:
-        prepare(place)
+def appearing(prepare: Callable[[Sandbox], object]) -> Callable[[Sandbox], Awaitable[None]]:
+    async def appear(sandbox: Sandbox) -> None:
+        prepare(sandbox)
 
     return appear
 
 
-def is_garbage(place: Place) -> bool:
+def is_garbage(sandbox: Sandbox) -> bool:
     """Whether lines that are no reports are reported, or a report that is none."""
-    return place.book.refused() or says(place, "not reports") or says(place, "is a report")
+    return (
+        sandbox.sink.refused() or reports(sandbox, "not reports") or reports(sandbox, "is a report")
+    )
 
 
-def hanging_program(name: str) -> Callable[[Place], None]:
-    def prepare(place: Place) -> None:
-        inside = place.source / "inside"
-        place.script(HANG.format(inside=inside), name)
-        place.inside = inside.exists
+def hanging_program(name: str) -> Callable[[Sandbox], None]:
+    def prepare(sandbox: Sandbox) -> None:
+        inside = sandbox.source / "inside"
+        sandbox.script(HANG.format(inside=inside), name)
+        sandbox.inside = inside.exists
 
     return prepare
 
 
-def writing_program(name: str, then: str = "exec sleep 100") -> Callable[[Place], None]:
-    return lambda place: place.script(f"cat {place.payload_file()}\n{then}", name) and None
+def writing_program(name: str, then: str = "exec sleep 100") -> Callable[[Sandbox], None]:
+    return lambda sandbox: sandbox.script(f"cat {sandbox.payload_file()}\n{then}", name) and None
 
 
-def fake_program(name: str, fake: str) -> Callable[[Place], Awaitable[None]]:
+def fake_program(name: str, fake: str) -> Callable[[Sandbox], Awaitable[None]]:
     import sys
 
     path = Path(sysfs_tree.__file__).with_name(fake)
     return appearing(
-        lambda place: place.script(f'exec {sys.executable} -S -E {path} "$@"', name) and None
+        lambda sandbox: sandbox.script(f'exec {sys.executable} -S -E {path} "$@"', name) and None
     )
 
 
 JOURNAL_END = 'cat "${0%/*}/payload"'
-"""The first entry is an old one, which nobody reads."""
+"""The first entry is an old one, which is not read."""
 
 
-def kernel_log(prepare: Callable[[Place], object]) -> Scene:
-    async def scene(place: Place) -> Collector:
-        prepare(place)
-        command = [str(place.source / "journalctl")]
-        return KernelLog("node", place.source, journal=command, gather=0.01)
+def kernel_log(prepare: Callable[[Sandbox], object]) -> Setup:
+    async def setup(sandbox: Sandbox) -> Collector:
+        prepare(sandbox)
+        command = [str(sandbox.source / "journalctl")]
+        return KernelLog("node", sandbox.source, journal=command, gather=0.01)
 
-    return scene
+    return setup
 
 
-async def hanging_socket(place: Place) -> Collector:
+async def hanging_socket(sandbox: Sandbox) -> Collector:
     """A kubelet that takes the connection, and never answers."""
-    door = listen(place, socket.AF_UNIX, str(place.source / "kubelet.sock"))
-    place.inside = lambda: accepted(place, door)
-    return made(place, POD_RESOURCES)
+    door = listen(sandbox, socket.AF_UNIX, str(sandbox.source / "kubelet.sock"))
+    sandbox.inside = lambda: accepted(sandbox, door)
+    return collector_of(sandbox, POD_RESOURCES)
 
 
-async def hostile_socket(place: Place) -> Collector:
-    await serve_unix(place)
-    return made(place, POD_RESOURCES)
+async def hostile_socket(sandbox: Sandbox) -> Collector:
+    await serve_unix(sandbox)
+    return collector_of(sandbox, POD_RESOURCES)
 
 
-async def serve_unix(place: Place) -> None:
+async def serve_unix(sandbox: Sandbox) -> None:
     loop = asyncio.get_running_loop()
-    path = str(place.source / "kubelet.sock")
-    server = await loop.create_unix_server(lambda: Answer(place.payload), path)
-    place.stack.callback(server.close)
+    path = str(sandbox.source / "kubelet.sock")
+    server = await loop.create_unix_server(lambda: Answer(sandbox.payload), path)
+    sandbox.stack.callback(server.close)
 
 
 # Steps, logs and standard input.
 
 
-def steps(place: Place) -> Collector:
-    folder = place.source
+def steps(sandbox: Sandbox) -> Collector:
+    folder = sandbox.source
     return StepsCollector("node", folder / "steps.sock")
 
 
-async def no_steps(place: Place) -> Collector:
-    path = place.source / "file"
+async def no_steps(sandbox: Sandbox) -> Collector:
+    path = sandbox.source / "file"
     path.touch()
     return StepsCollector("node", path / "steps.sock")
 
 
-async def hanging_steps(place: Place) -> Collector:
-    sender(place)
-    return steps(place)
+async def hanging_steps(sandbox: Sandbox) -> Collector:
+    sender(sandbox)
+    return steps(sandbox)
 
 
-async def hostile_steps(place: Place) -> Collector:
-    sender(place, place.payload[:4000], place.payload[:8000])
-    return steps(place)
+async def hostile_steps(sandbox: Sandbox) -> Collector:
+    sender(sandbox, sandbox.payload[:4000], sandbox.payload[:8000])
+    return steps(sandbox)
 
 
-def sender(place: Place, *records: bytes) -> None:
+def sender(sandbox: Sandbox, *records: bytes) -> None:
     """A rank that connects as soon as it can, sends these records, and then nothing."""
-    inside = place.inside
-    one = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    one.setblocking(False)
-    place.stack.callback(one.close)
+    inside = sandbox.inside
+    client = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    client.setblocking(False)
+    sandbox.stack.callback(client.close)
     connected: list[bool] = []
 
     def connect() -> bool:
         if not connected:
             with contextlib.suppress(OSError):
-                one.connect(str(place.source / "steps.sock"))
+                client.connect(str(sandbox.source / "steps.sock"))
                 connected.append(True)
                 for record in records:
-                    one.send(record)
+                    client.send(record)
         return bool(connected)
 
-    place.inside = lambda: connect() and inside()
+    sandbox.inside = lambda: connect() and inside()
 
 
-async def hanging_log(place: Place) -> Collector:
-    place.hang_call(tail.glob, "iglob")
-    return made(place, LOG)
+async def hanging_log(sandbox: Sandbox) -> Collector:
+    sandbox.hang_call(tail.glob, "iglob")
+    return collector_of(sandbox, LOG)
 
 
-def says(place: Place, text: str) -> bool:
-    return any(text in one.reason for one in place.book.statuses)
+def reports(sandbox: Sandbox, text: str) -> bool:
+    return any(text in status.reason for status in sandbox.sink.statuses)
 
 
-async def pipe_of(place: Place, payload: bytes | None = None, *, ended: bool = False) -> Collector:
+async def pipe_of(
+    sandbox: Sandbox, payload: bytes | None = None, *, ended: bool = False
+) -> Collector:
     reader, writer = os.pipe()
-    place.stack.callback(os.close, reader)
+    sandbox.stack.callback(os.close, reader)
     if ended:
         os.close(writer)
     else:
-        place.stack.callback(os.close, writer)
-        place.inside = lambda: bool(place.book.statuses)
+        sandbox.stack.callback(os.close, writer)
+        sandbox.inside = lambda: bool(sandbox.sink.statuses)
     if payload is not None:
         os.set_blocking(writer, False)
         left = [payload]
@@ -286,17 +292,17 @@ async def pipe_of(place: Place, payload: bytes | None = None, *, ended: bool = F
             with contextlib.suppress(BlockingIOError):
                 left[0] = left[0][os.write(writer, left[0]) :]
 
-        place.inside = lambda: write() or not left[0]
+        sandbox.inside = lambda: write() or not left[0]
     return StandardInput("node", reader)
 
 
-async def closed_pipe(place: Place) -> Collector:
-    return await pipe_of(place, ended=True)
+async def closed_pipe(sandbox: Sandbox) -> Collector:
+    return await pipe_of(sandbox, ended=True)
 
 
-async def hostile_pipe(place: Place) -> Collector:
-    place.patch.setattr(stdin, "DEFAULT_PERIOD", 0.05)
-    return await pipe_of(place, place.payload)
+async def hostile_pipe(sandbox: Sandbox) -> Collector:
+    sandbox.patch.setattr(stdin, "DEFAULT_PERIOD", 0.05)
+    return await pipe_of(sandbox, sandbox.payload)
 
 
 # Other machines.
@@ -317,50 +323,50 @@ class Answer(asyncio.Protocol):
         self._transport.close()
 
 
-def listen(place: Place, family: int = socket.AF_INET, address: Any = ("127.0.0.1", 0)) -> Any:
+def listen(sandbox: Sandbox, family: int = socket.AF_INET, address: Any = ("127.0.0.1", 0)) -> Any:
     door = socket.socket(family, socket.SOCK_STREAM)
-    place.stack.callback(door.close)
+    sandbox.stack.callback(door.close)
     door.setblocking(False)
     door.bind(address)
     door.listen(64)
     return door
 
 
-def accepted(place: Place, door: socket.socket) -> bool:
-    """Whether somebody has connected, who then waits."""
+def accepted(sandbox: Sandbox, door: socket.socket) -> bool:
+    """Whether a client has connected, which then waits."""
     with contextlib.suppress(BlockingIOError):
-        one, _ = door.accept()
-        place.stack.callback(one.close)
+        connection, _ = door.accept()
+        sandbox.stack.callback(connection.close)
         return True
     return False
 
 
-def hanging_server(place: Place) -> str:
-    door = listen(place)
-    place.inside = lambda: accepted(place, door)
+def hanging_server(sandbox: Sandbox) -> str:
+    door = listen(sandbox)
+    sandbox.inside = lambda: accepted(sandbox, door)
     return f"127.0.0.1:{door.getsockname()[1]}"
 
 
-def nobody(place: Place) -> str:
-    """An address at which nobody listens."""
+def closed_port(sandbox: Sandbox) -> str:
+    """An address without a listener."""
     door = socket.socket()
     door.bind(("127.0.0.1", 0))
-    place.stack.callback(door.close)
+    sandbox.stack.callback(door.close)
     return f"127.0.0.1:{door.getsockname()[1]}"
 
 
-async def server(place: Place, head: str) -> str:
+async def server(sandbox: Sandbox, head: str) -> str:
     """A server that answers with the payload after this head."""
-    answer = f"HTTP/1.1 {head}\r\nConnection: close\r\n\r\n".encode() + place.payload
+    answer = f"HTTP/1.1 {head}\r\nConnection: close\r\n\r\n".encode() + sandbox.payload
     if not head:
-        answer = place.payload
+        answer = sandbox.payload
     loop = asyncio.get_running_loop()
-    one = await loop.create_server(lambda: Answer(answer), "127.0.0.1", 0)
-    place.stack.callback(one.close)
-    return f"127.0.0.1:{one.sockets[0].getsockname()[1]}"
+    server = await loop.create_server(lambda: Answer(answer), "127.0.0.1", 0)
+    sandbox.stack.callback(server.close)
+    return f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
 
-Make = Callable[[Place, str], Collector]
+Make = Callable[[Sandbox, str], Collector]
 TEXT = "200 OK\r\nContent-Type: text/plain"
 JSON = "200 OK\r\nContent-Type: application/json"
 STREAM = f"200 OK\r\nContent-Type: {wire.CONTENT_TYPE}"
@@ -368,37 +374,37 @@ REFUSAL = "500 No\r\nContent-Type: text/plain"
 
 
 def network(name: str, kind: type[Collector], make: Make, head: str, **more: Any) -> Row:
-    async def missing(place: Place) -> Collector:
-        return make(place, nobody(place))
+    async def missing(sandbox: Sandbox) -> Collector:
+        return make(sandbox, closed_port(sandbox))
 
-    async def hangs(place: Place) -> Collector:
-        return make(place, hanging_server(place))
+    async def hangs(sandbox: Sandbox) -> Collector:
+        return make(sandbox, hanging_server(sandbox))
 
-    async def hostile(place: Place) -> Collector:
-        return make(place, await server(place, head))
+    async def hostile(sandbox: Sandbox) -> Collector:
+        return make(sandbox, await server(sandbox, head))
 
     return Row(name, kind, missing, hangs, hostile, **more)
 
 
-def agent(_: Place, address: str) -> Collector:
-    (one,) = collectors_of(parse(f"http://{address}"), Settings())
-    return one
+def agent(_: Sandbox, address: str) -> Collector:
+    (collector,) = collectors_of(parse(f"http://{address}"), Settings())
+    return collector
 
 
-def engine(_: Place, address: str) -> Collector:
-    (one,) = collectors_of(parse(f"prometheus+http://{address}"), Settings())
-    return one
+def prometheus_backend(_: Sandbox, address: str) -> Collector:
+    (collector,) = collectors_of(parse(f"prometheus+http://{address}"), Settings())
+    return collector
 
 
-def kubernetes_node(place: Place, address: str) -> Collector:
-    (place.source / "token").write_text("secret")
-    return Polled("n", KUBERNETES_NODE, NodeLabels(f"http://{address}", "n", place.source), 0.01)
+def kubernetes_node(sandbox: Sandbox, address: str) -> Collector:
+    (sandbox.source / "token").write_text("secret")
+    return Polled("n", KUBERNETES_NODE, NodeLabels(f"http://{address}", "n", sandbox.source), 0.01)
 
 
 def with_aws(make: Callable[[], Collector]) -> Make:
-    def made(place: Place, address: str) -> Collector:
+    def collector_of(sandbox: Sandbox, address: str) -> Collector:
         for name in ("AWS_PROFILE", "AWS_REGION", "http_proxy", "HTTP_PROXY"):
-            place.patch.delenv(name, raising=False)
+            sandbox.patch.delenv(name, raising=False)
         for name, value in {
             "AWS_ENDPOINT_URL": f"http://{address}",
             "AWS_ACCESS_KEY_ID": "testing",
@@ -408,16 +414,16 @@ def with_aws(make: Callable[[], Collector]) -> Make:
             "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
             "AWS_EC2_METADATA_DISABLED": "true",
         }.items():
-            place.patch.setenv(name, value)
-        place.patch.setattr(aws, "TRIES", 1)
+            sandbox.patch.setenv(name, value)
+        sandbox.patch.setattr(aws, "TRIES", 1)
         return make()
 
-    return made
+    return collector_of
 
 
 def listed(text: str) -> Collector:
-    (one,) = collectors_of(parse(text), Settings())
-    return one
+    (collector,) = collectors_of(parse(text), Settings())
+    return collector
 
 
 class Here:
@@ -441,111 +447,111 @@ class Here:
         return None
 
 
-def probing(_: Place, address: str) -> Collector:
+def probing(_: Sandbox, address: str) -> Collector:
     other = AgentHost(Target("there", f"http://{address}"), SharedClient(Fleet()))
     return Probing("here", Here(), [other], 0.01, ProbeSpec(provider="tcp"), lambda _: "")
 
 
-def was_probed(place: Place) -> bool:
-    return any(b'"error":"' in one.data for one in place.book.readings)
+def was_probed(sandbox: Sandbox) -> bool:
+    return any(b'"error":"' in reading.data for reading in sandbox.sink.readings)
 
 
-def ssh(prepare: Callable[[Place], object]) -> Scene:
-    async def scene(place: Place) -> Collector:
-        prepare(place)
-        command = str(place.source / "ssh")
-        (one,) = collectors_of(parse("ssh://127.0.0.1"), Settings(fleet=Fleet(ssh=command)))
-        return one
+def ssh(prepare: Callable[[Sandbox], object]) -> Setup:
+    async def setup(sandbox: Sandbox) -> Collector:
+        prepare(sandbox)
+        command = str(sandbox.source / "ssh")
+        (collector,) = collectors_of(parse("ssh://127.0.0.1"), Settings(fleet=Fleet(ssh=command)))
+        return collector
 
-    return scene
+    return setup
 
 
-def saved(prepare: Callable[[Place], object]) -> Scene:
-    async def scene(place: Place) -> Collector:
-        prepare(place)
-        return SavedCheck(place.source / "check.jsonl", period=0.01)
+def saved(prepare: Callable[[Sandbox], object]) -> Setup:
+    async def setup(sandbox: Sandbox) -> Collector:
+        prepare(sandbox)
+        return SavedCheck(sandbox.source / "check.jsonl", period=0.01)
 
-    return scene
+    return setup
 
 
 polls: Counter[Path] = Counter()
 """File → how often it was polled."""
 
 
-def was_polled(place: Place) -> bool:
+def was_polled(sandbox: Sandbox) -> bool:
     """Whether it polled again: a check that cannot be read is not reported."""
-    return polls[place.source / "check.jsonl"] > 1
+    return polls[sandbox.source / "check.jsonl"] > 1
 
 
-def saved_check(place: Place) -> None:
+def saved_check(sandbox: Sandbox) -> None:
     read = SavedCheck._read
 
     def counted(collector: SavedCheck) -> None:
         polls[collector._path] += 1
         read(collector)
 
-    place.patch.setattr(SavedCheck, "_read", counted)
-    (place.source / "check.jsonl").write_bytes(place.payload)
+    sandbox.patch.setattr(SavedCheck, "_read", counted)
+    (sandbox.source / "check.jsonl").write_bytes(sandbox.payload)
 
 
-def hanging_check(place: Place) -> None:
-    place.hang_call(checks, "open_recording")
-    saved_check(place)
+def hanging_check(sandbox: Sandbox) -> None:
+    sandbox.hang_call(checks, "open_recording")
+    saved_check(sandbox)
 
 
-async def hanging_nodes(place: Place) -> Collector:
-    path = place.source / "nodes"
+async def hanging_nodes(sandbox: Sandbox) -> Collector:
+    path = sandbox.source / "nodes"
     path.write_text("127.0.0.1")
     collector = listed(f"@{path}")
-    place.hang_files()
+    sandbox.hang_files()
     return collector
 
 
-async def no_nodes(place: Place) -> Collector:
-    path = place.source / "nodes"
+async def no_nodes(sandbox: Sandbox) -> Collector:
+    path = sandbox.source / "nodes"
     path.write_text("127.0.0.1")
     collector = listed(f"@{path}")
     path.unlink()
     return collector
 
 
-async def hostile_nodes(place: Place) -> Collector:
-    path = place.source / "nodes"
+async def hostile_nodes(sandbox: Sandbox) -> Collector:
+    path = sandbox.source / "nodes"
     path.write_text("127.0.0.1")
     collector = listed(f"@{path}")
-    path.write_bytes(place.payload)
+    path.write_bytes(sandbox.payload)
     return collector
 
 
-def resolver(outcome: str) -> Scene:
-    async def scene(place: Place) -> Collector:
+def resolver(outcome: str) -> Setup:
+    async def setup(sandbox: Sandbox) -> Collector:
         if outcome == "hangs":
-            place.hang_call(socket, "getaddrinfo")
+            sandbox.hang_call(socket, "getaddrinfo")
         else:
 
             def found(*_: object, **__: object) -> Any:
                 if outcome == "missing":
                     raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-                return [(2, 1, 6, "", (place.payload.decode(errors="replace"), 0))]
+                return [(2, 1, 6, "", (sandbox.payload.decode(errors="replace"), 0))]
 
-            place.patch.setattr(socket, "getaddrinfo", found)
+            sandbox.patch.setattr(socket, "getaddrinfo", found)
         return listed("dns:trn.invalid")
 
-    return scene
+    return setup
 
 
-async def unresolved(place: Place) -> Collector:
-    place.hang_call(socket, "getaddrinfo")
+async def unresolved(sandbox: Sandbox) -> Collector:
+    sandbox.hang_call(socket, "getaddrinfo")
     return listed("http://trn-1.invalid")
 
 
-def slurm(prepare: Callable[[Place], object]) -> Scene:
-    async def scene(place: Place) -> Collector:
-        prepare(place)
-        place.patch.setenv("PATH", f"{place.source}:{os.environ['PATH']}")
+def slurm(prepare: Callable[[Sandbox], object]) -> Setup:
+    async def setup(sandbox: Sandbox) -> Collector:
+        prepare(sandbox)
+        sandbox.patch.setenv("PATH", f"{sandbox.source}:{os.environ['PATH']}")
         return listed("slurm:4711")
 
-    return scene
+    return setup
 
 
 AGENT_ROWS = [
@@ -574,40 +580,40 @@ ROWS = [
     polled(HOST, host_tree),
     polled(PROFILES, profiles_tree, appears=None),
     # Any line is a job's id: there is nothing to refuse.
-    polled(JOB_MAPPING, jobs_tree, refused=lambda place: place.book.readings),
+    polled(JOB_MAPPING, jobs_tree, refused=lambda sandbox: sandbox.sink.readings),
     Row(POD_RESOURCES, Polled, of(POD_RESOURCES), hanging_socket, hostile_socket),
     network(KUBERNETES_NODE, Polled, kubernetes_node, JSON),
     Row(
-        KERNEL_LOG, KernelLog, kernel_log(lambda place: None),
+        KERNEL_LOG, KernelLog, kernel_log(lambda sandbox: None),
         kernel_log(hanging_program("journalctl")),
         kernel_log(writing_program("journalctl", JOURNAL_END)),
-        refused=lambda place: place.book.is_down(),
+        refused=lambda sandbox: sandbox.sink.is_down(),
     ),
     Row(STEPS, StepsCollector, no_steps, hanging_steps, hostile_steps,
-        refused=lambda place: place.inside() and place.book.refused()),
+        refused=lambda sandbox: sandbox.inside() and sandbox.sink.refused()),
     Row(
         LOG, TrainingLog, of(LOG), hanging_log,
-        of(LOG, lambda place: (place.source / "a.log").write_bytes(place.payload)),
-        refused=lambda place: says(place, "no line of a known format"),
+        of(LOG, lambda sandbox: (sandbox.source / "a.log").write_bytes(sandbox.payload)),
+        refused=lambda sandbox: reports(sandbox, "no line of a known format"),
     ),
     Row("stdin: pipe", StandardInput, closed_pipe, pipe_of, hostile_pipe, quiet=True,
-        refused=lambda place: place.inside() and is_garbage(place)),
+        refused=lambda sandbox: sandbox.inside() and is_garbage(sandbox)),
     *AGENT_ROWS,
     Row("agents: names", Watch, AGENT_ROWS[0].missing, unresolved, AGENT_ROWS[0].hostile),
     Row("nodes file", Watch, no_nodes, hanging_nodes, hostile_nodes),
     Row("dns", Watch, resolver("missing"), resolver("hangs"), resolver("hostile")),
-    Row("slurm", Watch, slurm(lambda place: None), slurm(hanging_program("scontrol")),
+    Row("slurm", Watch, slurm(lambda sandbox: None), slurm(hanging_program("scontrol")),
         slurm(writing_program("scontrol", "exit 0"))),
     network("ec2", Watch, with_aws(lambda: listed("ec2:tag/a=b")), JSON),
-    Row("ssh", SshNode, ssh(lambda place: None), ssh(hanging_program("ssh")),
+    Row("ssh", SshNode, ssh(lambda sandbox: None), ssh(hanging_program("ssh")),
         ssh(writing_program("ssh", "exit 255"))),
-    Row("ssh: noise", SshNode, ssh(lambda place: None), ssh(hanging_program("ssh")),
+    Row("ssh: noise", SshNode, ssh(lambda sandbox: None), ssh(hanging_program("ssh")),
         ssh(writing_program("ssh", 'cat "${0%/*}/payload" >&2\nexit 1'))),
-    network("engine", PrometheusCollector, engine, JSON),
+    network("engine", PrometheusCollector, prometheus_backend, JSON),
     network("cloudwatch", ContainerInsights, with_aws(lambda: listed("cloudwatch:train")), JSON),
     network("probing", Probing, probing, JSON, refused=was_probed, quiet=True),
     network("probing: refusal", Probing, probing, REFUSAL, refused=was_probed, quiet=True),
-    Row("saved check", SavedCheck, saved(lambda place: None), saved(hanging_check),
+    Row("saved check", SavedCheck, saved(lambda sandbox: None), saved(hanging_check),
         saved(saved_check), quiet=True, refused=was_polled),
 ]  # fmt: skip
 each_row = pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for row in ROWS])
@@ -629,19 +635,21 @@ def run(main: Callable[[], Any]) -> None:
 def test_every_collector_has_a_row() -> None:
     found = set()
     for module in pkgutil.walk_packages(collectors.__path__, f"{collectors.__name__}."):
-        for _, one in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
-            run = getattr(one, "run", None)
-            if run is None or one.__module__ != module.name or Protocol in one.__bases__:
+        for _, class_ in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
+            run = getattr(class_, "run", None)
+            if run is None or class_.__module__ != module.name or Protocol in class_.__bases__:
                 continue
             if "sink" in inspect.signature(run).parameters:
-                found.add(one)
+                found.add(class_)
     assert found == {row.kind for row in ROWS}
 
 
 def test_every_local_source_has_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = Place(tmp_path, monkeypatch)
-    made(place, HOST)
-    sources = {(one.source, type(one)) for one in local("node", settings_of(place))}
+    sandbox = Sandbox(tmp_path, monkeypatch)
+    collector_of(sandbox, HOST)
+    sources = {
+        (collector.source, type(collector)) for collector in local("node", settings_of(sandbox))
+    }
     assert sources <= {(row.name, row.kind) for row in ROWS}
 
 
@@ -650,37 +658,37 @@ def test_hanging(row: Row, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     """While its source hangs it blocks nothing, and cancelled it leaves nothing behind."""
 
     async def main() -> None:
-        place = Place(tmp_path, monkeypatch)
-        async with stage(place, row.hangs) as task:
-            await until(place.inside, "it is not in its source")
+        sandbox = Sandbox(tmp_path, monkeypatch)
+        async with stage(sandbox, row.hangs) as task:
+            await until(sandbox.inside, "it is not in its source")
             assert not task.done()
             del task  # its traceback holds the collector
-        place.book.check_texts()
+        sandbox.sink.check_texts()
 
     run(main)
 
 
 @each_row
 def test_missing(row: Row, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a source it says so, and when there is one it goes on by itself."""
+    """Without a source it reports that, and when there is one it continues by itself."""
 
     async def main() -> None:
-        place = Place(tmp_path, monkeypatch)
-        async with stage(place, row.missing) as task:
+        sandbox = Sandbox(tmp_path, monkeypatch)
+        async with stage(sandbox, row.missing) as task:
             if not row.quiet:
-                await until(place.book.is_down, "it does not say that its source is missing")
-                assert not place.book.is_fresh()
+                await until(sandbox.sink.is_down, "it does not say that its source is missing")
+                assert not sandbox.sink.is_fresh()
             await asyncio.sleep(0)
             if row.appears is not None:
-                await row.appears(place)
+                await row.appears(sandbox)
                 loop = asyncio.get_running_loop()
                 assert isinstance(loop, Loop)
                 loop.jump(HOUR)
-                await until(place.book.is_fresh, "it does not see that its source is there")
+                await until(sandbox.sink.is_fresh, "it does not see that its source is there")
             if task.done():
                 await task  # raises nothing
             del task
-        place.book.check_texts()
+        sandbox.sink.check_texts()
 
     run(main)
 
@@ -692,19 +700,19 @@ def test_hostile(
     """Whatever its source gives, it reports that, clean, and goes on."""
 
     async def main(name: str, payload: bytes) -> None:
-        place = Place(tmp_path / f"{len(payload)}", monkeypatch, payload)
-        async with stage(place, row.hostile) as task:
-            await until(lambda: row.refused(place), f"it does not refuse {name}", task)
+        sandbox = Sandbox(tmp_path / f"{len(payload)}", monkeypatch, payload)
+        async with stage(sandbox, row.hostile) as task:
+            await until(lambda: row.refused(sandbox), f"it does not refuse {name}", task)
             if not row.quiet:
-                before = place.book.entries
+                before = sandbox.sink.entries
                 loop = asyncio.get_running_loop()
                 assert isinstance(loop, Loop)
                 loop.jump(HOUR)
-                await until(lambda: place.book.entries > before, f"it ends with {name}")
-            assert row.refused(place)
+                await until(lambda: sandbox.sink.entries > before, f"it ends with {name}")
+            assert row.refused(sandbox)
             del task
-        place.book.check_texts()
+        sandbox.sink.check_texts()
 
     for name, payload in PAYLOADS.items():
         run(lambda name=name, payload=payload: main(name, payload))
-    assert not [one for one in caplog.records if one.levelno >= logging.ERROR]
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]

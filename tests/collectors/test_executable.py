@@ -28,7 +28,7 @@ def test_path_comes_first(bin_folder: Path, tmp_path: Path) -> None:
     assert locate(str(found)) == [str(found)]
 
 
-def test_missing_says_where_it_looked(bin_folder: Path, tmp_path: Path) -> None:
+def test_a_missing_folder_is_named_in_the_reason(bin_folder: Path, tmp_path: Path) -> None:
     with pytest.raises(NotRunnableError) as caught:
         locate("neuron-monitor", tmp_path / "tools")
     sentence = str(caught.value)

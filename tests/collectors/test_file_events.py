@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.collectors.notebook import Notebook, running
+from tests.collectors.recording_sink import RecordingSink, running
 from tests.fakes.sysfs_tree import descriptors
 from trntop.collectors.file_events import FileEvents
 from trntop.collectors.polled import Polled
@@ -66,7 +66,7 @@ async def test_a_change_wakes_once(mounts: Mounts) -> None:
 
 async def test_a_change_is_read_at_once(mounts: Mounts) -> None:
     """The source is read once in ten minutes; the second reading comes from the announcement."""
-    sink = Notebook()
+    sink = RecordingSink()
     events = FileEvents(lambda: [mounts.path])
     async with running(Polled("n", "s", lambda: b"{}", 600.0, events=events), sink):
         await sink.until(lambda: sink.readings)

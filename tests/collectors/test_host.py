@@ -7,7 +7,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.collectors.notebook import Notebook, running
+from tests.collectors.recording_sink import RecordingSink, running
 from trntop.catalog import HOST
 from trntop.collectors.host import HostReader, examine
 from trntop.collectors.polled import AbsentError, Polled
@@ -132,7 +132,7 @@ def test_cpu_share_is_that_between_two_reads(machine: Machine) -> None:
     assert read(reader)["cpu"]["busy"] == pytest.approx(0.3)
     assert "busy" not in read(reader)["cpu"]  # no time has passed
     machine.cpu(busy=10, idle=20)
-    assert "busy" not in read(reader)["cpu"]  # counted anew
+    assert "busy" not in read(reader)["cpu"]  # counted from the start
 
 
 def test_what_is_not_there_is_absent(machine: Machine) -> None:
@@ -175,7 +175,7 @@ def test_examine(machine: Machine) -> None:
 
 
 async def test_this_machine() -> None:
-    sink = Notebook()
+    sink = RecordingSink()
     async with running(Polled("n", HOST, HostReader(), 0.05), sink):
         await sink.until(lambda: len(sink.readings) == 2)
     sample = decode(sink.readings[-1].data)

@@ -11,7 +11,7 @@ from trntop.sources.allocations import decode_jobs
 
 def test_files_of_devices_and_of_the_whole_node(tmp_path: Path) -> None:
     read = JobMappingReader(tmp_path)
-    assert decode_jobs(read()).facts == {"allocations": ()}, "nobody has the node"
+    assert decode_jobs(read()).facts == {"allocations": ()}, "the node is not allocated"
     (tmp_path / "0").write_text("4711\n4712\n\n")
     (tmp_path / "all").write_text("99")
     assert decode_jobs(read()).facts["allocations"] == (
@@ -20,7 +20,7 @@ def test_files_of_devices_and_of_the_whole_node(tmp_path: Path) -> None:
         Allocation("99", whole=True),
     )
     (tmp_path / "0").unlink()
-    assert [one.job for one in decode_jobs(read()).facts["allocations"]] == ["99"]
+    assert [allocation.job for allocation in decode_jobs(read()).facts["allocations"]] == ["99"]
 
 
 def test_what_else_is_there_is_not_ours(tmp_path: Path) -> None:
@@ -36,11 +36,11 @@ def test_a_long_or_foreign_file_is_cut_and_cleaned(tmp_path: Path) -> None:
     (tmp_path / "all").write_bytes(b"a\x1b[31m\xff\n" + b"1\n" * 100_000)
     payload = JobMappingReader(tmp_path)()
     assert len(payload) < 2000
-    jobs = {one.job for one in decode_jobs(payload).facts["allocations"]}
+    jobs = {allocation.job for allocation in decode_jobs(payload).facts["allocations"]}
     assert jobs == {"1", "a\ufffd[31m\ufffd"}
 
 
-def test_a_file_that_cannot_be_read_is_told(
+def test_a_file_that_cannot_be_read_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "0").write_text("1")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.collectors.notebook import Notebook, alive, pids, running
+from tests.collectors.recording_sink import RecordingSink, alive, pids, running
 from trntop.catalog import KERNEL_LOG
 from trntop.collectors import kernel_log as module
 from trntop.collectors.kernel_log import REMEDY, KernelLog, examine, open_kmsg, read_record
@@ -34,7 +34,7 @@ class Kernel:
         self.paths: list[Path] = []
         self.descriptor = -1
 
-    def says(self, text: str, *about: str, number: int | None = None) -> None:
+    def write(self, text: str, *about: str, number: int | None = None) -> None:
         self.number = self.number + 1 if number is None else number
         more = "".join(f" {line}\n" for line in about)
         self._writer.send(f"3,{self.number},5140900,-;{text}\n{more}".encode())
@@ -79,8 +79,8 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
 
 
 @pytest.fixture
-def sink() -> Notebook:
-    return Notebook()
+def sink() -> RecordingSink:
+    return RecordingSink()
 
 
 def collector(kernel: Kernel, heartbeat: float = 0.05) -> KernelLog:
@@ -89,76 +89,80 @@ def collector(kernel: Kernel, heartbeat: float = 0.05) -> KernelLog:
     )
 
 
-def told(sink: Notebook) -> list[dict[str, Any]]:
+def records(sink: RecordingSink) -> list[dict[str, Any]]:
     return [json.loads(reading.data) for reading in sink.readings]
 
 
-def lines(sink: Notebook) -> list[str]:
-    return [line["text"] for payload in told(sink) for line in payload["lines"]]
+def lines(sink: RecordingSink) -> list[str]:
+    return [line["text"] for payload in records(sink) for line in payload["lines"]]
 
 
-async def test_lines_that_matter_are_told(kernel: Kernel, sink: Notebook) -> None:
+async def test_relevant_lines_are_reported(kernel: Kernel, sink: RecordingSink) -> None:
     async with running(collector(kernel, heartbeat=60.0), sink):
         await sink.until(lambda: sink.readings)
-        kernel.says("usb 1-1: new device", "SUBSYSTEM=usb", "DEVICE=+usb:1-1")
-        kernel.says(HBM, "SUBSYSTEM=pci")
-        kernel.says(STUCK)
+        kernel.write("usb 1-1: new device", "SUBSYSTEM=usb", "DEVICE=+usb:1-1")
+        kernel.write(HBM, "SUBSYSTEM=pci")
+        kernel.write(STUCK)
         await sink.until(lambda: len(sink.readings) == 2)  # long before the heartbeat
     assert [status.state for status in sink.statuses[:2]] == [State.STARTING, State.FRESH]
     assert (sink.readings[0].node, sink.readings[0].source) == ("n", KERNEL_LOG)
     assert lines(sink) == [HBM, STUCK]
-    assert told(sink)[1]["counts"] == {"neuron": 1, "efa": 1}
-    assert told(sink)[1]["via"] == "/dev/kmsg"
+    assert records(sink)[1]["counts"] == {"neuron": 1, "efa": 1}
+    assert records(sink)[1]["via"] == "/dev/kmsg"
     assert kernel.paths == [Path("/dev/kmsg")]
     assert kernel.closed
 
 
-async def test_the_heart_beats_while_nothing_is_said(kernel: Kernel, sink: Notebook) -> None:
+async def test_heartbeats_continue_without_log_lines(kernel: Kernel, sink: RecordingSink) -> None:
     async with running(collector(kernel), sink):
         await sink.until(lambda: len(sink.readings) >= 3)
     assert lines(sink) == []
-    assert all(set(decode(one.data).deltas.values()) == {0.0} for one in sink.readings)
+    assert all(set(decode(reading.data).deltas.values()) == {0.0} for reading in sink.readings)
 
 
-async def test_a_burst_is_bounded_but_counted(kernel: Kernel, sink: Notebook) -> None:
+async def test_a_burst_is_bounded_but_counted(kernel: Kernel, sink: RecordingSink) -> None:
     burst = 200  # less than the socket holds
     async with running(collector(kernel), sink):
         for number in range(burst):
-            kernel.says(f"{HBM} {number}")
-        await sink.until(lambda: sum(one["counts"]["neuron"] for one in told(sink)) == burst)
-    assert all(len(payload["lines"]) <= 64 for payload in told(sink))
-    deltas = [decode(one.data).deltas["node_kernel_neuron_errors_total"] for one in sink.readings]
+            kernel.write(f"{HBM} {number}")
+        await sink.until(
+            lambda: sum(record["counts"]["neuron"] for record in records(sink)) == burst
+        )
+    assert all(len(payload["lines"]) <= 64 for payload in records(sink))
+    deltas = [
+        decode(reading.data).deltas["node_kernel_neuron_errors_total"] for reading in sink.readings
+    ]
     assert sum(deltas) == burst
     assert lines(sink)[-1] == f"{HBM} {burst - 1}"
 
 
-async def test_overwritten_records_are_counted(kernel: Kernel, sink: Notebook) -> None:
+async def test_overwritten_records_are_counted(kernel: Kernel, sink: RecordingSink) -> None:
     async with running(collector(kernel), sink):
-        kernel.says("first")
+        kernel.write("first")
         kernel.forgets(41)
-        kernel.says(HBM)
-        await sink.until(lambda: any(one["counts"]["neuron"] for one in told(sink)))
+        kernel.write(HBM)
+        await sink.until(lambda: any(record["counts"]["neuron"] for record in records(sink)))
         # Numbers that go back are no loss.
-        kernel.says(HBM, number=3)
-        await sink.until(lambda: sum(one["counts"]["neuron"] for one in told(sink)) == 2)
-    assert sum(one["lost"] for one in told(sink)) == 41
+        kernel.write(HBM, number=3)
+        await sink.until(lambda: sum(record["counts"]["neuron"] for record in records(sink)) == 2)
+    assert sum(record["lost"] for record in records(sink)) == 41
 
 
-async def test_odd_records(kernel: Kernel, sink: Notebook) -> None:
+async def test_odd_records(kernel: Kernel, sink: RecordingSink) -> None:
     async with running(collector(kernel), sink):
         for data in (b"", b";", b"no record", b"3,x,1,-;" + HBM.encode(), b"\xff,1;\xff"):
             if data:
                 kernel._writer.send(data)
-        kernel.says(f"{STUCK} \x1b" + "x" * 5000)
-        await sink.until(lambda: any(one["counts"]["efa"] for one in told(sink)))
+        kernel.write(f"{STUCK} \x1b" + "x" * 5000)
+        await sink.until(lambda: any(record["counts"]["efa"] for record in records(sink)))
     assert lines(sink)[0] == HBM
     assert len(lines(sink)[1]) == 1024
 
 
-async def test_the_end_of_the_device_is_told(kernel: Kernel, sink: Notebook) -> None:
+async def test_the_end_of_the_kernel_log_is_reported(kernel: Kernel, sink: RecordingSink) -> None:
     async with running(collector(kernel, heartbeat=60.0), sink):
         await sink.until(lambda: sink.readings)
-        kernel.says(HBM)
+        kernel.write(HBM)
         kernel.dies()
         await sink.until(lambda: sink.reasons(State.DOWN))
     assert lines(sink) == [HBM]
@@ -176,7 +180,9 @@ def entry(message: object) -> str:
     return f"print(json.dumps({{'MESSAGE': {message!r}, '_TRANSPORT': 'kernel'}}), flush=True)\n"
 
 
-async def test_the_journal_where_the_device_may_not_be_read(sink: Notebook, tmp_path: Path) -> None:
+async def test_the_journal_where_the_device_may_not_be_read(
+    sink: RecordingSink, tmp_path: Path
+) -> None:
     notes = tmp_path / "pids"
     command = journalctl(
         f"open({str(notes)!r}, 'w').write(str(os.getpid()))\n"
@@ -193,7 +199,7 @@ async def test_the_journal_where_the_device_may_not_be_read(sink: Notebook, tmp_
     async with running(followed, sink):
         await sink.until(lambda: len(lines(sink)) == 3)
     assert lines(sink) == [HBM, f"\ufffd {STUCK}", "NEURON_HW_ERR=DMA_ERROR"]
-    assert told(sink)[-1]["via"] == "journalctl"
+    assert records(sink)[-1]["via"] == "journalctl"
     assert not any(map(alive, pids(notes)))
 
 
@@ -207,7 +213,7 @@ async def test_the_journal_where_the_device_may_not_be_read(sink: Notebook, tmp_
         (entry("old") + "sys.exit(3)", "journalctl exited with code 3"),
     ],
 )  # fmt: skip
-async def test_neither(sink: Notebook, tmp_path: Path, code: str, reason: str) -> None:
+async def test_neither(sink: RecordingSink, tmp_path: Path, code: str, reason: str) -> None:
     followed = KernelLog(
         "n", tmp_path, journal=journalctl(code), heartbeat=0.05, gather=0.02, first_message=0.5
     )
@@ -217,7 +223,7 @@ async def test_neither(sink: Notebook, tmp_path: Path, code: str, reason: str) -
     assert sink.reasons(State.DOWN)[0] == f"{device}; {reason}; {REMEDY}"
 
 
-async def test_a_way_that_opens_later_is_found(kernel: Kernel, sink: Notebook) -> None:
+async def test_a_way_that_opens_later_is_found(kernel: Kernel, sink: RecordingSink) -> None:
     refusals = [PermissionError(errno.EPERM, "Operation not permitted")]
 
     def opener(path: Path) -> int:

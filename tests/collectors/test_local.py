@@ -18,9 +18,9 @@ from trntop.sources import BY_NAME, LOCAL_SOURCES
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Collect:
-    """A machine with two Neuron devices and two EFA cards, and no program installed."""
+    """A machine with two Neuron devices and two EFA devices, and no program installed."""
     sysfs_tree.neuron_tree(tmp_path, devices=2, cores=2)
-    sysfs_tree.efa_tree(tmp_path, cards=2)
+    sysfs_tree.efa_tree(tmp_path, count=2)
     (tmp_path / "proc").symlink_to("/proc")
     return Collect(
         root=str(tmp_path),
@@ -37,12 +37,12 @@ def settings(tmp_path: Path) -> Collect:
 def test_a_machine_has_every_source(settings: Collect) -> None:
     # The labels of a node are read in a pod that may.
     everything = {*LOCAL_SOURCES} - {KUBERNETES_NODE}
-    assert {one.source for one in collectors.local("n", settings)} == everything
+    assert {collector.source for collector in collectors.local("n", settings)} == everything
 
 
 def test_a_disabled_source_is_left_out() -> None:
     made = collectors.local("n", Collect(disabled=(HOST,)))
-    assert HOST not in {one.source for one in made}
+    assert HOST not in {collector.source for collector in made}
 
 
 def test_a_bad_pattern_is_named() -> None:
@@ -50,8 +50,8 @@ def test_a_bad_pattern_is_named() -> None:
         collectors.local("n", Collect(logs=("x.log",), log_patterns=("(?P<step",)))
 
 
-def test_the_examination_says_what_each_source_lacks(settings: Collect) -> None:
-    findings = {one.source: one for one in collectors.examine_all(settings)}
+def test_the_examination_reports_what_each_source_lacks(settings: Collect) -> None:
+    findings = {finding.source: finding for finding in collectors.examine_all(settings)}
     assert tuple(findings) == LOCAL_SOURCES
     assert findings["efa"].ok
     assert findings["neuron-sysfs"].ok
@@ -62,14 +62,14 @@ def test_the_examination_says_what_each_source_lacks(settings: Collect) -> None:
         assert findings[source].remedy
 
 
-def test_a_look_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch, settings: Collect) -> None:
+def test_a_poll_that_hangs_is_abandoned(monkeypatch: pytest.MonkeyPatch, settings: Collect) -> None:
     hang = Event()
     monkeypatch.setattr(collectors, "EXAMINATION_SECONDS", 1.0)
     monkeypatch.setattr(
         "trntop.collectors.efa.examine", lambda root: hang.wait() and Examination("efa", True, "")
     )
     started = time.monotonic()
-    findings = {one.source: one for one in collectors.examine_all(settings)}
+    findings = {finding.source: finding for finding in collectors.examine_all(settings)}
     assert time.monotonic() - started < 10
     assert findings["efa"].found == "no response for 1 s: a read blocks in the kernel"
     hang.set()
@@ -77,9 +77,9 @@ def test_a_look_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch, settings
 
 def test_each_local_source_has_a_module_and_no_other_module_declares_one() -> None:
     modules = {
-        f"trntop.collectors.{one.name}"
-        for one in pkgutil.iter_modules(collectors.__path__)
-        if not one.ispkg
+        f"trntop.collectors.{module.name}"
+        for module in pkgutil.iter_modules(collectors.__path__)
+        if not module.ispkg
     }
     declared = {name for name in modules if hasattr(import_module(name), "LOCAL")}
     assert declared == {BY_NAME[name].module for name in LOCAL_SOURCES}

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.collectors.notebook import COMMAND, alive, pids, wait_until
+from tests.collectors.recording_sink import COMMAND, alive, pids, wait_until
 from trntop.collectors.neuron_examination import DRIVER_REMEDY, examine
 from trntop.session.collector import Examination
 
@@ -20,7 +20,7 @@ def with_driver(root: Path) -> Path:
     return root
 
 
-def look(
+def run_examine(
     monkeypatch: pytest.MonkeyPatch, fault: str, root: Path, seconds: float = 5
 ) -> Examination:
     monkeypatch.setenv("FAKE_NEURON_MONITOR", fault)
@@ -28,7 +28,7 @@ def look(
 
 
 def test_a_report_is_summed_up(notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    finding = look(monkeypatch, "ok", with_driver(notes.parent))
+    finding = run_examine(monkeypatch, "ok", with_driver(notes.parent))
     assert finding == Examination(
         "neuron-monitor",
         True,
@@ -38,7 +38,7 @@ def test_a_report_is_summed_up(notes: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_no_driver(notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    finding = look(monkeypatch, "no-driver", notes.parent)
+    finding = run_examine(monkeypatch, "no-driver", notes.parent)
     assert not finding.ok
     assert "the Neuron driver is not loaded: no Neuron device; " in finding.found
     assert "is the Neuron Driver installed and running?" in finding.found
@@ -60,7 +60,7 @@ def test_what_went_wrong(
     notes: Path, monkeypatch: pytest.MonkeyPatch, fault: str, found: str
 ) -> None:
     seconds = {"hang": 0.3, "garbage": 0.9}.get(fault, 5)
-    finding = look(monkeypatch, fault, with_driver(notes.parent), seconds)
+    finding = run_examine(monkeypatch, fault, with_driver(notes.parent), seconds)
     assert not finding.ok
     assert finding.found.startswith(found)
     assert finding.remedy
@@ -68,7 +68,7 @@ def test_what_went_wrong(
 
 
 def test_nothing_is_left_of_a_stubborn_one(notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert look(monkeypatch, "ignore-term-with-child", notes.parent).ok
+    assert run_examine(monkeypatch, "ignore-term-with-child", notes.parent).ok
     wait_until(lambda: not any(map(alive, pids(notes))))
 
 

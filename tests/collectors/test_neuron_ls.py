@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.collectors.notebook import Notebook, alive, running
+from tests.collectors.recording_sink import RecordingSink, alive, running
 from trntop.catalog import NEURON_LS
 from trntop.collectors.neuron_ls import UPDATE, NeuronLs, examine
 from trntop.core.model import State
@@ -42,11 +42,11 @@ def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Fake:
 
 
 @pytest.fixture
-def sink() -> Notebook:
-    return Notebook()
+def sink() -> RecordingSink:
+    return RecordingSink()
 
 
-async def test_commands_are_handed_over_without_arguments(fake: Fake, sink: Notebook) -> None:
+async def test_commands_are_handed_over_without_arguments(fake: Fake, sink: RecordingSink) -> None:
     async with running(NeuronLs("n", COMMAND, PERIOD), sink):
         await sink.until(lambda: len(sink.readings) >= 2)
     assert [status.state for status in sink.statuses[:2]] == [State.STARTING, State.FRESH]
@@ -68,7 +68,7 @@ async def test_commands_are_handed_over_without_arguments(fake: Fake, sink: Note
     ],
 )
 async def test_the_form_that_is_understood_is_remembered(
-    fake: Fake, sink: Notebook, mode: str, refused: list[str], understood: str
+    fake: Fake, sink: RecordingSink, mode: str, refused: list[str], understood: str
 ) -> None:
     fake.does(mode)
     async with running(NeuronLs("n", COMMAND, PERIOD), sink):
@@ -89,7 +89,7 @@ async def test_the_form_that_is_understood_is_remembered(
     ],
 )  # fmt: skip
 async def test_failures_are_explained_and_tried_again(
-    fake: Fake, sink: Notebook, mode: str, reason: str
+    fake: Fake, sink: RecordingSink, mode: str, reason: str
 ) -> None:
     fake.does(mode)
     async with running(NeuronLs("n", COMMAND, PERIOD), sink):
@@ -101,7 +101,7 @@ async def test_failures_are_explained_and_tried_again(
     assert sink.counts["failures"] >= 2
 
 
-async def test_one_that_hangs_is_killed(fake: Fake, sink: Notebook) -> None:
+async def test_one_that_hangs_is_killed(fake: Fake, sink: RecordingSink) -> None:
     fake.does("hang")
     async with running(NeuronLs("n", COMMAND, 30.0, deadline=0.3), sink):
         await sink.until(lambda: sink.reasons(State.DOWN))
@@ -110,7 +110,7 @@ async def test_one_that_hangs_is_killed(fake: Fake, sink: Notebook) -> None:
 
 
 async def test_output_is_bounded(
-    fake: Fake, sink: Notebook, monkeypatch: pytest.MonkeyPatch
+    fake: Fake, sink: RecordingSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("trntop.collectors.child.MAX_OUTPUT", 1 << 20)
     fake.does("huge")
@@ -120,7 +120,7 @@ async def test_output_is_bounded(
     assert sink.reasons(State.DOWN) == ["neuron-ls wrote more than 1 MiB"]
 
 
-async def test_not_installed(sink: Notebook, tmp_path: Path) -> None:
+async def test_not_installed(sink: RecordingSink, tmp_path: Path) -> None:
     async with running(NeuronLs("n", str(tmp_path / "neuron-ls")), sink):
         await sink.until(lambda: sink.reasons(State.DOWN))
     assert "is not installed; install aws-neuronx-tools" in sink.reasons(State.DOWN)[0]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.collectors.notebook import COMMAND, Notebook, alive, pids, running, wait_until
+from tests.collectors.recording_sink import COMMAND, RecordingSink, alive, pids, running, wait_until
 from trntop.catalog import NEURON_MONITOR, Entity
 from trntop.collectors.backoff import Backoff
 from trntop.collectors.neuron_monitor import NeuronMonitor
@@ -39,7 +39,7 @@ class Fake:
 
     @property
     def leftovers(self) -> list[Path]:
-        """Temporary files that nobody removed."""
+        """Temporary files that are left."""
         return list(self._notes.parent.glob("trntop-*"))
 
     def gone(self) -> bool:
@@ -54,8 +54,8 @@ def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Fake:
 
 
 @pytest.fixture
-def sink() -> Notebook:
-    return Notebook()
+def sink() -> RecordingSink:
+    return RecordingSink()
 
 
 def collector(
@@ -66,7 +66,7 @@ def collector(
     )
 
 
-async def test_reports_arrive(fake: Fake, sink: Notebook) -> None:
+async def test_reports_arrive(fake: Fake, sink: RecordingSink) -> None:
     async with running(collector(), sink):
         await sink.until(lambda: len(sink.readings) >= 4)
     assert [status.state for status in sink.statuses[:2]] == [State.STARTING, State.FRESH]
@@ -88,16 +88,16 @@ async def test_reports_arrive(fake: Fake, sink: Notebook) -> None:
 
 
 @pytest.mark.parametrize("fault", ["crlf", "bom", "big", "partial"])
-async def test_fault_08_odd_output_is_read(fake: Fake, sink: Notebook, fault: str) -> None:
+async def test_fault_08_odd_output_is_read(fake: Fake, sink: RecordingSink, fault: str) -> None:
     fake.does(fault)
     async with running(collector(), sink):
         await sink.until(lambda: len(sink.readings) >= 2)
-    assert all(len(decode(one.data).keys[Entity.CORE]) == 4 for one in sink.readings)
+    assert all(len(decode(reading.data).keys[Entity.CORE]) == 4 for reading in sink.readings)
     assert sink.counts["starts"] == 1
     assert (sink.counts["skipped"] > 0) == (fault == "partial")
 
 
-async def test_fault_07_of_a_burst_the_newest_is_passed_on(fake: Fake, sink: Notebook) -> None:
+async def test_fault_07_of_a_burst_the_newest_is_passed_on(fake: Fake, sink: RecordingSink) -> None:
     fake.does("burst:100")
     async with running(collector(period=1.0), sink):
         await sink.until(lambda: sink.statuses and sink.counts["reports"] == 100)
@@ -106,7 +106,7 @@ async def test_fault_07_of_a_burst_the_newest_is_passed_on(fake: Fake, sink: Not
 
 
 async def test_fault_02_exit_is_explained_and_followed_by_a_restart(
-    fake: Fake, sink: Notebook
+    fake: Fake, sink: RecordingSink
 ) -> None:
     fake.does("exit-after:2:3")
     async with running(collector(), sink):
@@ -119,7 +119,7 @@ async def test_fault_02_exit_is_explained_and_followed_by_a_restart(
     assert fake.gone()
 
 
-async def test_exit_without_error_is_an_end_too(fake: Fake, sink: Notebook) -> None:
+async def test_exit_without_error_is_an_end_too(fake: Fake, sink: RecordingSink) -> None:
     fake.does("exit:0")
     async with running(collector(first=30), sink):
         await sink.until(lambda: sink.reasons(State.DOWN))
@@ -127,21 +127,23 @@ async def test_exit_without_error_is_an_end_too(fake: Fake, sink: Notebook) -> N
     assert sink.readings == []
 
 
-async def test_fault_02_restarts_back_off(fake: Fake, sink: Notebook) -> None:
+async def test_fault_02_restarts_back_off(fake: Fake, sink: RecordingSink) -> None:
     fake.does("exit:1")
     waits: list[float] = []
 
-    class Witness(Backoff):
+    class Reporter(Backoff):
         def wait(self, lasted: float) -> float:
             waits.append(super().wait(lasted))
             return 0.0
 
-    async with running(NeuronMonitor("n", COMMAND, PERIOD, backoff=Witness()), sink):
+    async with running(NeuronMonitor("n", COMMAND, PERIOD, backoff=Reporter()), sink):
         await sink.until(lambda: len(waits) >= 4)
     assert all(0.25 * 2**n <= wait <= 0.5 * 2**n for n, wait in enumerate(waits[:4]))
 
 
-async def test_fault_02_a_killed_process_is_named_by_its_signal(fake: Fake, sink: Notebook) -> None:
+async def test_fault_02_a_killed_process_is_named_by_its_signal(
+    fake: Fake, sink: RecordingSink
+) -> None:
     async with running(collector(), sink):
         await sink.until(lambda: sink.readings)
         os.kill(fake.pids[0], signal.SIGKILL)
@@ -152,8 +154,8 @@ async def test_fault_02_a_killed_process_is_named_by_its_signal(fake: Fake, sink
 @pytest.mark.parametrize(
     ("fault", "silence"), [("hang", 0.4), ("hang-after:2", 0.4), ("garbage", 1.0), ("slow", 0.4)]
 )
-async def test_fault_03_silence_is_noticed(
-    fake: Fake, sink: Notebook, fault: str, silence: float
+async def test_fault_03_silence_is_detected(
+    fake: Fake, sink: RecordingSink, fault: str, silence: float
 ) -> None:
     fake.does(fault)
     async with running(collector(silence), sink):
@@ -171,7 +173,7 @@ async def test_fault_03_the_watchdog_waits_three_periods_and_fifteen_seconds() -
     assert NeuronMonitor("n", period=10.0)._silence == 30.0
 
 
-async def test_fault_04_ignored_term_is_followed_by_kill(fake: Fake, sink: Notebook) -> None:
+async def test_fault_04_ignored_term_is_followed_by_kill(fake: Fake, sink: RecordingSink) -> None:
     fake.does("ignore-term-with-child")
     async with running(collector(), sink) as task:
         await sink.until(lambda: len(sink.readings) >= 2)
@@ -187,7 +189,7 @@ async def test_fault_04_ignored_term_is_followed_by_kill(fake: Fake, sink: Noteb
     wait_until(fake.gone)
 
 
-async def test_quitting_while_the_watchdog_is_patient(fake: Fake, sink: Notebook) -> None:
+async def test_quitting_while_the_watchdog_is_patient(fake: Fake, sink: RecordingSink) -> None:
     fake.does("ignore-term")
     async with running(collector(silence=1.0, timeout=60), sink) as task:
         await sink.until(lambda: sink.readings)
@@ -200,7 +202,7 @@ async def test_quitting_while_the_watchdog_is_patient(fake: Fake, sink: Notebook
     assert fake.gone()
 
 
-async def test_fault_05_standard_error_is_drained(fake: Fake, sink: Notebook) -> None:
+async def test_fault_05_standard_error_is_drained(fake: Fake, sink: RecordingSink) -> None:
     fake.does("flood-stderr")
     async with running(collector(), sink):
         await sink.until(lambda: len(sink.readings) >= 4)
@@ -211,7 +213,9 @@ async def test_fault_05_standard_error_is_drained(fake: Fake, sink: Notebook) ->
     assert len(sink.reasons(State.DOWN)[0]) < 256
 
 
-async def test_fault_01_unexecutable_program_is_explained(sink: Notebook, tmp_path: Path) -> None:
+async def test_fault_01_unexecutable_program_is_explained(
+    sink: RecordingSink, tmp_path: Path
+) -> None:
     broken = tmp_path / "neuron-monitor"
     broken.write_bytes(b"\x7fELF broken")
     broken.chmod(0o755)
@@ -220,7 +224,7 @@ async def test_fault_01_unexecutable_program_is_explained(sink: Notebook, tmp_pa
     assert sink.reasons(State.DOWN) == ["cannot start neuron-monitor: Exec format error"]
 
 
-def test_works_on_another_thread(fake: Fake, sink: Notebook) -> None:
+def test_works_on_another_thread(fake: Fake, sink: RecordingSink) -> None:
     async def collect() -> None:
         async with running(collector(), sink):
             await sink.until(lambda: len(sink.readings) >= 2)
@@ -234,9 +238,9 @@ def test_works_on_another_thread(fake: Fake, sink: Notebook) -> None:
 
 MONITOR = """
 import asyncio, sys
-from tests.collectors.notebook import COMMAND, Notebook
+from tests.collectors.recording_sink import COMMAND, RecordingSink
 from trntop.collectors.neuron_monitor import NeuronMonitor
-asyncio.run(NeuronMonitor("n", COMMAND, 0.05).run(Notebook()))
+asyncio.run(NeuronMonitor("n", COMMAND, 0.05).run(RecordingSink()))
 """
 
 

@@ -41,7 +41,7 @@ def read(reader: NeuronSysfsReader) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("moved", [False, True])
-def test_nodes_are_found_wherever_they_stand(tmp_path: Path, moved: bool) -> None:
+def test_nodes_are_found_at_any_depth(tmp_path: Path, moved: bool) -> None:
     neuron_tree(tmp_path, devices=2, cores=2, moved=moved)
     payload = read(NeuronSysfsReader(tmp_path))
     assert payload["driver"] == "2.30.2.0"
@@ -214,7 +214,7 @@ def test_fault_14_a_device_vanishes_and_comes_back(tmp_path: Path) -> None:
     assert "lost" not in read(reader)["devices"]["1"]
 
 
-def test_a_device_still_being_set_up_is_looked_at_again(tmp_path: Path) -> None:
+def test_a_device_still_being_set_up_is_read_again(tmp_path: Path) -> None:
     neuron_tree(tmp_path, devices=1, cores=1)
     core = device_folder(tmp_path, 0) / "neuron_core0"
     core.rename(tmp_path / "core")
@@ -224,7 +224,7 @@ def test_a_device_still_being_set_up_is_looked_at_again(tmp_path: Path) -> None:
     assert read(reader)["devices"]["0"]["cores"]["0"]["status"]["success"] == 1000
 
 
-def test_another_driver_is_looked_through_anew(tmp_path: Path) -> None:
+def test_another_driver_is_scanned_again(tmp_path: Path) -> None:
     neuron_tree(tmp_path, devices=2, cores=1)
     reader = NeuronSysfsReader(tmp_path)
     reader()

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.collectors.notebook import Notebook, running
+from tests.collectors.recording_sink import RecordingSink, running
 from trntop.catalog import POD_RESOURCES
 from trntop.collectors import grpc_call
 from trntop.collectors.pod_resources import METHOD, PodResourcesReader, examine
@@ -28,7 +28,7 @@ Kubelet = Callable[[], contextlib.AbstractContextManager[Path]]
 FAKE = Path(__file__).parent.parent / "fakes" / "kubelet.py"
 
 # Encoded by Google's protobuf from the kubelet's api.proto: pod ml/pretrain-0 with devices 0, 1, 8
-# (and an EFA card, CPUs and huge pages), research/notebook with two cores, inference/serve-7f9c
+# (and an EFA device, CPUs and huge pages), research/notebook with two cores, inference/serve-7f9c
 # with two devices by dynamic allocation (and a GPU), and a pod that has nothing.
 ANSWER = base64.b64decode(
     "CrUBCgpwcmV0cmFpbi0wEgJtbBqTAQoGd29ya2VyEiEKFWF3cy5hbWF6b24uY29tL25ldXJvbhIBMBIBMRoCCgAS"
@@ -105,8 +105,8 @@ def kubelet(one_process: Path, folder: Path) -> Kubelet:
 
 
 @contextlib.contextmanager
-def listener(folder: Path, *says: bytes) -> Iterator[Path]:
-    """A server that says the same to everybody, and closes."""
+def listener(folder: Path, *replies: bytes) -> Iterator[Path]:
+    """A server that sends the same to every client, and closes."""
     path = folder / "k.sock"
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
         server.bind(str(path))
@@ -117,7 +117,7 @@ def listener(folder: Path, *says: bytes) -> Iterator[Path]:
             connection, _ = server.accept()
             with connection:
                 connection.recv(4096)
-                for chunk in says:
+                for chunk in replies:
                     connection.sendall(chunk)
 
         thread = threading.Thread(target=serve)
@@ -126,14 +126,14 @@ def listener(folder: Path, *says: bytes) -> Iterator[Path]:
         thread.join()
 
 
-def test_it_tells_who_has_what(folder: Path, kubelet: Kubelet) -> None:
+def test_it_lists_the_holders_of_devices(folder: Path, kubelet: Kubelet) -> None:
     (folder / "answer").write_bytes(ANSWER)
     with kubelet() as path:
         payload = PodResourcesReader(path)()
         sample = decode_pods(payload)
         assert sample.facts["allocations"] == HELD
         assert sample.problems == ()
-        assert b"coredns" not in payload, "who has no Neuron device is nobody's business"
+        assert b"coredns" not in payload, "pods without Neuron devices are not reported"
         assert examine(path).found == "3 containers with Neuron devices"
         (folder / "answer").write_bytes(b"")
         assert decode_pods(PodResourcesReader(path)()).facts == {"allocations": ()}
@@ -173,7 +173,7 @@ def test_a_long_answer_comes_in_many_frames(folder: Path, kubelet: Kubelet) -> N
         assert grpc_call.call(path, METHOD, 10.0) == 5000 * ANSWER
 
 
-def test_a_refusal_says_why(folder: Path, kubelet: Kubelet) -> None:
+def test_a_refusal_has_a_reason(folder: Path, kubelet: Kubelet) -> None:
     with kubelet() as path:
         with pytest.raises(OSError, match="gRPC status 14, not yet: 50% of \ufffd pods"):
             PodResourcesReader(path)()
@@ -208,15 +208,15 @@ def test_an_answer_beyond_the_limit(
 
 
 @pytest.mark.parametrize(
-    ("says", "why"),
+    ("replies", "why"),
     [
         (b"HTTP/1.0 400 Bad Request\r\n\r\n", "closed during the response"),
         (bytes.fromhex("000000 04 00 00000001"), "does not support HTTP/2"),
         (b"", "closed during the response"),
     ],
 )
-def test_what_does_not_speak_grpc(folder: Path, says: bytes, why: str) -> None:
-    with listener(folder, says) as path, pytest.raises(OSError, match=why):
+def test_a_server_without_grpc(folder: Path, replies: bytes, why: str) -> None:
+    with listener(folder, replies) as path, pytest.raises(OSError, match=why):
         PodResourcesReader(path)()
 
 
@@ -230,7 +230,7 @@ def test_no_kubelet_here(folder: Path) -> None:
     assert "mount" in examine(folder / "k.sock").remedy
 
 
-def test_without_the_package_the_remedy_is_said(
+def test_without_the_package_the_remedy_is_named(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     imported = builtins.__import__
@@ -248,11 +248,11 @@ def test_without_the_package_the_remedy_is_said(
     assert finding.remedy == ".venv/bin/pip install '.[kubernetes]'"
 
 
-async def test_the_last_answer_stands_while_a_kubelet_restarts(
+async def test_the_last_response_is_kept_while_a_kubelet_restarts(
     folder: Path, kubelet: Kubelet
 ) -> None:
     (folder / "answer").write_bytes(ANSWER)
-    sink = Notebook()
+    sink = RecordingSink()
     reader = PodResourcesReader(folder / "k.sock")
     collector = Polled("n", POD_RESOURCES, reader, 0.05, deadline=5.0, retry_interval=0.05)
     with kubelet():
@@ -260,8 +260,8 @@ async def test_the_last_answer_stands_while_a_kubelet_restarts(
             await sink.until(lambda: len(sink.readings) > 1)
             (folder / "answer").unlink()
             await sink.until(lambda: sink.reasons(State.DOWN))
-            heard = len(sink.readings)
+            count = len(sink.readings)
             (folder / "answer").write_bytes(ANSWER)
-            await sink.until(lambda: len(sink.readings) > heard)
+            await sink.until(lambda: len(sink.readings) > count)
     assert "not yet" in sink.reasons(State.DOWN)[0]
     assert {reading.source for reading in sink.readings} == {POD_RESOURCES}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.builders import make_view
-from tests.collectors.notebook import Notebook, running
+from tests.collectors.recording_sink import RecordingSink, running
 from trntop.catalog import PROBE
 from trntop.check.model import (
     BusyError,
@@ -35,30 +35,30 @@ class Fake:
     def __init__(self, name: str, error: ProbeError | None = None) -> None:
         self.name = name
         self.error = error
-        self.asked: list[str] = []
+        self.served: list[str] = []
 
     async def inspect(self) -> Inspection:
         raise NotImplementedError
 
     async def serve(self, spec: ProbeSpec) -> ProbeServer:
-        self.asked.append("serve")
+        self.served.append("serve")
         if self.error is not None:
             raise self.error
         return ProbeServer(id=self.name, port=7)
 
     async def probe(self, spec: ProbeSpec, peer: str, server: ProbeServer) -> list[ProbeResult]:
-        self.asked.append(f"probe {peer} {server.id}")
+        self.served.append(f"probe {peer} {server.id}")
         if self.error is not None:
             raise self.error
         result = ProbeResult(tool=spec.tool, peer=peer, size_bytes=64, seconds=2e-5)
         return [result]
 
     async def end(self, server: ProbeServer) -> str:
-        self.asked.append(f"end {server.id}")
+        self.served.append(f"end {server.id}")
         return ""
 
     async def close(self) -> None:
-        self.asked.append("close")
+        self.served.append("close")
 
 
 def prober(here: Fake, *others: Fake, disturbed: Callable[[], str] = str) -> Probing:
@@ -91,14 +91,14 @@ def test_a_node_has_one_turn_in_each_interval_and_meets_no_other_each_time() -> 
         assert [int(time // every) for time in times[1:]] == [
             int(times[0] // every) + number for number in range(count)
         ]
-    one, other = turns.values()
-    near = [abs(a - b) < 10 for a, b in zip(one[1:], other[1:], strict=True)]
+    turn, other = turns.values()
+    near = [abs(a - b) < 10 for a, b in zip(turn[1:], other[1:], strict=True)]
     assert sum(near) < count / 5
 
 
 async def test_results_are_readings_of_source_probe() -> None:
     here, there = Fake("trn-001"), Fake("trn-002")
-    sink = Notebook()
+    sink = RecordingSink()
     async with running(prober(here, there), sink):
         await sink.until(lambda: len(sink.readings) >= 2 and len(sink.statuses) >= 2)
     assert {(reading.node, reading.source) for reading in sink.readings} == {("trn-001", PROBE)}
@@ -106,14 +106,14 @@ async def test_results_are_readings_of_source_probe() -> None:
     assert sink.statuses[-1].state is State.FRESH
     assert sink.statuses[1].counts == {"probes": 2, "skipped": 0}
     # A server side is ended after its probe, and everything at the end.
-    assert there.asked[:2] == ["serve", "end trn-002"]
-    assert [host.asked[-1] for host in (here, there)] == ["close"] * 2
+    assert there.served[:2] == ["serve", "end trn-002"]
+    assert [host.served[-1] for host in (here, there)] == ["close"] * 2
 
 
 async def test_a_node_that_works_is_left_in_peace() -> None:
     here, there = Fake("trn-001"), Fake("trn-002")
     reasons = iter(["load 150.0 on 192 vCPUs"])
-    sink = Notebook()
+    sink = RecordingSink()
     async with running(prober(here, there, disturbed=lambda: next(reasons, "")), sink):
         await sink.until(lambda: sink.readings)
     assert sink.statuses[0].reason == "not probed: load 150.0 on 192 vCPUs"
@@ -122,16 +122,16 @@ async def test_a_node_that_works_is_left_in_peace() -> None:
 
 async def test_a_busy_partner_is_no_failure() -> None:
     busy = Fake("trn-002", BusyError("trn-002: busy with a probe by 10.42.0.3"))
-    sink = Notebook()
+    sink = RecordingSink()
     async with running(prober(Fake("trn-001"), busy), sink):
         await sink.until(lambda: sink.statuses)
         assert sink.statuses[0].reason == "not probed: trn-002: busy with a probe by 10.42.0.3"
         assert not sink.readings
 
 
-async def test_a_probe_that_fails_says_why_and_has_no_latency() -> None:
+async def test_a_failed_probe_has_a_reason_and_no_latency() -> None:
     lost = Fake("trn-002", ProbeError("trn-002: connection refused"))
-    sink = Notebook()
+    sink = RecordingSink()
     async with running(prober(Fake("trn-001"), lost), sink):
         await sink.until(lambda: sink.readings)
     sample = decode.decode(sink.readings[0].data)
@@ -141,14 +141,14 @@ async def test_a_probe_that_fails_says_why_and_has_no_latency() -> None:
 
 async def test_a_server_side_is_ended_if_the_client_breaks() -> None:
     here, there = Fake("trn-001", ProbeError("fi_pingpong is not installed")), Fake("trn-002")
-    sink = Notebook()
+    sink = RecordingSink()
     async with running(prober(here, there), sink):
         await sink.until(lambda: sink.readings)
-    assert there.asked[:2] == ["serve", "end trn-002"]
+    assert there.served[:2] == ["serve", "end trn-002"]
 
 
-async def test_without_others_it_says_so_and_ends() -> None:
-    sink = Notebook()
+async def test_without_peers_it_reports_it_and_ends() -> None:
+    sink = RecordingSink()
     await asyncio.wait_for(prober(Fake("trn-001")).run(sink), 5)
     assert sink.reasons(State.DOWN) == ["--probe-peers names no other node"]
 
@@ -186,7 +186,7 @@ def test_a_list_may_hold_this_machine() -> None:
         ({"probe_peers": "ssh://trn-001"}, "use nodes such as"),
     ],
 )
-def test_what_is_missing_is_said(export: dict[str, Any], text: str) -> None:
-    given = {"allow_probes": True, "probe_peers": "trn-[1-2]", "probe_every": 60.0, **export}
+def test_missing_parts_are_reported(export: dict[str, Any], text: str) -> None:
+    options = {"allow_probes": True, "probe_peers": "trn-[1-2]", "probe_every": 60.0, **export}
     with pytest.raises(UsageError, match=text):
-        probing_of("trn-1", Settings(export=Export(**given)), Turns())
+        probing_of("trn-1", Settings(export=Export(**options)), Turns())

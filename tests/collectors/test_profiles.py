@@ -21,7 +21,7 @@ def test_what_it_reads_is_what_was_added(tmp_path: Path) -> None:
     assert sample.facts == {"profiles": (PROFILE,)}
     assert sample.period == ProfilesReader.PERIOD
     remove(path, "a.neff")
-    assert decode(read()).facts == {"profiles": ()}, "that they are gone must be heard"
+    assert decode(read()).facts == {"profiles": ()}, "that they are gone must be reported"
     with pytest.raises(AbsentError, match="no NEFF profiles here"):
         read()
     with pytest.raises(AbsentError, match="no NEFF profiles here"):
@@ -33,7 +33,7 @@ def test_what_it_reads_is_what_was_added(tmp_path: Path) -> None:
     assert decode(read()).facts == {"profiles": ()}, "so does a file that went"
 
 
-def test_a_broken_file_is_said(tmp_path: Path) -> None:
+def test_a_broken_file_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "profiles.json"
     path.write_text("{")
     with pytest.raises(AbsentError, match=r"profiles\.json: not JSON"):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.collectors.notebook import Notebook, running
+from tests.collectors.recording_sink import RecordingSink, running
 from tests.reports import encode, report, runtime
 from trntop.collectors.stdin import StandardInput, period_of
 from trntop.core.errors import UsageError
@@ -31,7 +31,7 @@ def pipe() -> Iterator[tuple[int, int]]:
 
 async def test_a_live_pipe(pipe: tuple[int, int]) -> None:
     reader, writer = pipe
-    sink = Notebook()
+    sink = RecordingSink()
     async with running(StandardInput("n", reader), sink) as task:
         await sink.until(lambda: sink.statuses)
         assert sink.statuses[0].state is State.STARTING
@@ -49,7 +49,7 @@ async def test_a_live_pipe(pipe: tuple[int, int]) -> None:
 
 async def test_a_stream_that_stops_is_down(pipe: tuple[int, int]) -> None:
     reader, writer = pipe
-    sink = Notebook()
+    sink = RecordingSink()
     async with running(StandardInput("n", reader), sink) as task:
         os.write(writer, ONE)
         await sink.until(lambda: sink.readings)
@@ -65,7 +65,7 @@ async def test_what_came_at_once_was_a_file(pipe: tuple[int, int]) -> None:
     reader, writer = pipe
     os.write(writer, ONE * 20 + b"garbage\n" + ONE.strip())
     os.close(writer)
-    sink = Notebook()
+    sink = RecordingSink()
     await asyncio.wait_for(StandardInput("n", reader).run(sink), 5)
     assert sink.statuses[-1].state is State.ENDED
     assert sink.statuses[-1].reason == "standard input ended"
@@ -76,7 +76,7 @@ async def test_what_came_at_once_was_a_file(pipe: tuple[int, int]) -> None:
 
 
 async def test_no_report_at_all() -> None:
-    sink = Notebook()
+    sink = RecordingSink()
     nothing = os.open(os.devnull, os.O_RDONLY)
     try:
         await asyncio.wait_for(StandardInput("n", nothing).run(sink), 5)
@@ -88,7 +88,7 @@ async def test_no_report_at_all() -> None:
 
 async def test_a_socket() -> None:
     ours, theirs = socket.socketpair()
-    sink = Notebook()
+    sink = RecordingSink()
     with ours, theirs:
         async with running(StandardInput("n", ours.fileno()), sink):
             theirs.sendall(ONE)
@@ -96,7 +96,7 @@ async def test_a_socket() -> None:
 
 
 async def test_a_read_error_is_explained(tmp_path: Path) -> None:
-    sink = Notebook()
+    sink = RecordingSink()
     folder = os.open(tmp_path, os.O_RDONLY)
     try:
         await asyncio.wait_for(StandardInput("n", folder).run(sink), 5)
@@ -125,5 +125,5 @@ def test_closed_input_is_refused(pipe: tuple[int, int]) -> None:
     ("periods", "longest"), [([], 1.0), ([0.00047258], 1.0), ([5.0003, 2, 0.1], 5.0003)]
 )
 def test_period_of(periods: list[float], longest: float) -> None:
-    groups = {str(place): {"period": period} for place, period in enumerate(periods)}
+    groups = {str(index): {"period": period} for index, period in enumerate(periods)}
     assert period_of(json.dumps(groups).encode()) == longest

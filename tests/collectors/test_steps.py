@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.collectors.notebook import Notebook, running
+from tests.collectors.recording_sink import RecordingSink, running
 from trntop.catalog import STEPS
 from trntop.collectors import steps as module
 from trntop.collectors.steps import (
@@ -47,26 +47,26 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def sink() -> Notebook:
-    return Notebook()
+def sink() -> RecordingSink:
+    return RecordingSink()
 
 
 @pytest.fixture
 def sender(path: Path) -> Iterator[socket.socket]:
     """A connection that is made by `connect`."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as one:
-        yield one
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+        yield client
 
 
-def parts(sink: Notebook) -> Counter[str]:
+def parts(sink: RecordingSink) -> Counter[str]:
     return Counter(decode(reading.data).part for reading in sink.readings)
 
 
-async def heard(sink: Notebook, count: int) -> None:
+async def wait_for(sink: RecordingSink, count: int) -> None:
     await sink.until(lambda: len(sink.readings) >= count)
 
 
-async def test_records_arrive(sink: Notebook, path: Path) -> None:
+async def test_records_arrive(sink: RecordingSink, path: Path) -> None:
     async with running(StepsCollector("n", path), sink):
         await sink.until(lambda: sink.statuses)
         for rank in range(3):
@@ -74,17 +74,19 @@ async def test_records_arrive(sink: Notebook, path: Path) -> None:
             with emitter.step(tokens=1), emitter.checkpoint():
                 pass
             assert emitter.lost == 0
-        await heard(sink, 9)
+        await wait_for(sink, 9)
     assert parts(sink) == {f"j/{rank}{end}": 2 if end else 1 for rank in range(3)
                            for end in ("", "/stage")}  # fmt: skip
-    assert {(one.node, one.source, one.simulated) for one in sink.readings} == {("n", STEPS, False)}
+    assert {(reading.node, reading.source, reading.simulated) for reading in sink.readings} == {
+        ("n", STEPS, False)
+    }
     assert [(status.state, status.reason) for status in sink.statuses[:1]] == [
         (State.STARTING, f"listening on {path}; no training process reports yet")
     ]
     assert not path.exists()
 
 
-async def test_everybody_on_the_machine_may_send(sink: Notebook, path: Path) -> None:
+async def test_everybody_on_the_machine_may_send(sink: RecordingSink, path: Path) -> None:
     mask = os.umask(0o077)
     try:
         async with running(StepsCollector("n", path), sink):
@@ -95,7 +97,7 @@ async def test_everybody_on_the_machine_may_send(sink: Notebook, path: Path) -> 
         os.umask(mask)
 
 
-async def test_what_a_dead_agent_left_is_replaced(sink: Notebook, path: Path) -> None:
+async def test_what_a_dead_agent_left_is_replaced(sink: RecordingSink, path: Path) -> None:
     dead = StepsSocket(path)
     dead.socket.close()
     assert path.exists()
@@ -104,7 +106,9 @@ async def test_what_a_dead_agent_left_is_replaced(sink: Notebook, path: Path) ->
         assert sink.statuses[0].state is State.STARTING
 
 
-async def test_a_second_agent_says_so_and_takes_over_later(sink: Notebook, path: Path) -> None:
+async def test_a_second_agent_reports_it_and_takes_over_later(
+    sink: RecordingSink, path: Path
+) -> None:
     first = StepsSocket(path)
     async with running(StepsCollector("n", path, retry_interval=0.01), sink):
         await sink.until(lambda: sink.reasons(State.DOWN))
@@ -117,17 +121,17 @@ async def test_a_second_agent_says_so_and_takes_over_later(sink: Notebook, path:
         await sink.until(lambda: sink.reasons(State.STARTING))
 
 
-class TestGuest:
-    """Beside an agent, or in its place while there is none."""
+class TestObserver:
+    """Next to an agent, or instead of it while there is none."""
 
     async def test_it_makes_way_for_an_agent(
-        self, sink: Notebook, path: Path, monkeypatch: pytest.MonkeyPatch
+        self, sink: RecordingSink, path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("trntop.steps.RETRY", 0)
-        emitter, agents = Steps(f"unix:{path}"), Notebook()
-        beside = path.with_name("observer.sock")
+        emitter, agents = Steps(f"unix:{path}"), RecordingSink()
+        other_path = path.with_name("observer.sock")
 
-        async def train(to: Notebook) -> None:
+        async def train(to: RecordingSink) -> None:
             async with asyncio.timeout(5):
                 while not to.readings:
                     with emitter.step():
@@ -141,39 +145,40 @@ class TestGuest:
                 assert sink.reasons(State.DOWN)[0] == (
                     f"an agent receives step telemetry at {path}; see its page or recording"
                 )
-                assert not beside.exists()
+                assert not other_path.exists()
                 await train(agents)
             sink.readings.clear()
             await train(sink)
-            assert beside.exists()
-            assert stat.S_IMODE(beside.stat().st_mode) == 0o666
-        assert not beside.exists()
+            assert other_path.exists()
+            assert stat.S_IMODE(other_path.stat().st_mode) == 0o666
+        assert not other_path.exists()
         assert agents.reasons(State.DOWN) == []
 
-    async def test_an_agent_of_another_place_counts(
-        self, sink: Notebook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    async def test_an_agent_at_another_path_counts(
+        self, sink: RecordingSink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        places = [tmp_path / "run" / "steps.sock", tmp_path / "tmp" / "steps.sock"]
-        monkeypatch.setattr(module, "sockets", lambda: list(map(str, places)))
-        agent = StepsSocket(places[1])
+        candidates = [tmp_path / "run" / "steps.sock", tmp_path / "tmp" / "steps.sock"]
+        monkeypatch.setattr(module, "sockets", lambda: list(map(str, candidates)))
+        agent = StepsSocket(candidates[1])
         async with running(StepsCollector("n", observer=True), sink):
             await sink.until(lambda: sink.reasons(State.DOWN))
-            assert str(places[1]) in sink.statuses[-1].reason
+            assert str(candidates[1]) in sink.statuses[-1].reason
         agent.close()
 
-    async def test_the_second_says_so(self, sink: Notebook, path: Path) -> None:
-        beside = path.with_name("observer.sock")
+    async def test_the_second_agent_reports_it(self, sink: RecordingSink, path: Path) -> None:
+        other_path = path.with_name("observer.sock")
         first = open_steps_socket(path, observer=True)
-        assert first.path == beside
+        assert first.path == other_path
         async with running(StepsCollector("n", path, observer=True, retry_interval=0.01), sink):
             await sink.until(lambda: sink.reasons(State.DOWN))
             assert (
-                sink.statuses[-1].reason == f"another dashboard receives step telemetry at {beside}"
+                sink.statuses[-1].reason
+                == f"another dashboard receives step telemetry at {other_path}"
             )
             first.close()
             await sink.until(lambda: sink.reasons(State.STARTING))
 
-    async def test_it_survives_what_is_no_socket(self, sink: Notebook, path: Path) -> None:
+    async def test_it_survives_what_is_no_socket(self, sink: RecordingSink, path: Path) -> None:
         async with running(StepsCollector("n", path, observer=True, retry_interval=0.01), sink):
             await sink.until(lambda: sink.statuses)
             path.write_text("precious")
@@ -192,7 +197,7 @@ class TestGuest:
         agent.close()
 
 
-async def test_a_socket_that_was_removed_is_made_again(sink: Notebook, path: Path) -> None:
+async def test_a_socket_that_was_removed_is_made_again(sink: RecordingSink, path: Path) -> None:
     async with running(StepsCollector("n", path, retry_interval=0.01), sink):
         await sink.until(lambda: sink.statuses)
         path.unlink()
@@ -200,11 +205,11 @@ async def test_a_socket_that_was_removed_is_made_again(sink: Notebook, path: Pat
         emitter = Steps(f"unix:{path}")
         with emitter.step():
             pass
-        await heard(sink, 1)
+        await wait_for(sink, 1)
     assert not path.exists()
 
 
-async def test_a_socket_of_somebody_else_is_left_alone(sink: Notebook, path: Path) -> None:
+async def test_a_foreign_socket_is_left_alone(sink: RecordingSink, path: Path) -> None:
     async with running(StepsCollector("n", path), sink):
         await sink.until(lambda: sink.statuses)
         path.unlink()
@@ -212,7 +217,7 @@ async def test_a_socket_of_somebody_else_is_left_alone(sink: Notebook, path: Pat
     assert path.read_text() == "another's"
 
 
-class TestPlaces:
+class TestSocketPaths:
     """Where the socket may be."""
 
     def test_a_file_is_not_removed(self, path: Path) -> None:
@@ -231,7 +236,7 @@ class TestPlaces:
                 open_steps_socket(path)
         assert path.exists()
 
-    def test_a_place_that_cannot_be_is_named(self, tmp_path: Path) -> None:
+    def test_a_path_that_cannot_exist_is_named(self, tmp_path: Path) -> None:
         with pytest.raises(
             SocketUnavailableError, match=r"No such file or directory\); set collect"
         ):
@@ -242,16 +247,16 @@ class TestPlaces:
     def test_the_first_candidate_that_can_be_had(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        places = [tmp_path / "none" / "deep" / "steps.sock", tmp_path / "steps.sock"]
-        monkeypatch.setattr(module, "sockets", lambda: list(map(str, places)))
+        candidates = [tmp_path / "none" / "deep" / "steps.sock", tmp_path / "steps.sock"]
+        monkeypatch.setattr(module, "sockets", lambda: list(map(str, candidates)))
         box = open_steps_socket(None)
-        assert box.path == places[1]
+        assert box.path == candidates[1]
         # A live agent at a candidate is where the training processes send: not the next one.
         with pytest.raises(SocketUnavailableError, match="another agent"):
             open_steps_socket(None)
         box.close()
 
-    def test_a_folder_of_another_user_is_no_place(
+    def test_a_folder_of_another_user_is_rejected(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """In /tmp, where everybody may have made it."""
@@ -268,13 +273,15 @@ class TestPlaces:
             open_steps_socket(folder / "steps.sock")
 
 
-async def test_long_and_broken_messages(sink: Notebook, path: Path, sender: socket.socket) -> None:
+async def test_long_and_broken_messages(
+    sink: RecordingSink, path: Path, sender: socket.socket
+) -> None:
     async with running(StepsCollector("n", path, retry_interval=0.01), sink):
         await sink.until(lambda: sink.statuses)
         sender.connect(str(path))
         for message in (b"x" * 5000, b"{", b"y" * 4096, b"z" * 4097):
             sender.send(message)
-        await heard(sink, 2)
+        await wait_for(sink, 2)
         await sink.until(lambda: sink.counts["oversize"] == 2)
     assert [len(reading.data) for reading in sink.readings] == [1, 4096]
 
@@ -282,17 +289,17 @@ async def test_long_and_broken_messages(sink: Notebook, path: Path, sender: sock
 SEND = """
 import os, socket, sys
 os.setuid(int(sys.argv.pop(1)))
-with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as one:
-    one.connect(sys.argv[1])
+with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+    client.connect(sys.argv[1])
     for record in sys.argv[2:]:
-        one.send(record.encode())
+        client.send(record.encode())
     sys.stdin.read()
 """
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can start processes of other users")
-async def test_fault_31_a_job_belongs_to_the_user_who_reports_it(
-    sink: Notebook, tmp_path: Path
+async def test_fault_31_a_job_belongs_to_the_reporting_user(
+    sink: RecordingSink, tmp_path: Path
 ) -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         Path(folder).chmod(0o755)
@@ -306,20 +313,20 @@ async def test_fault_31_a_job_belongs_to_the_user_who_reports_it(
             ):
                 argv = [sys.executable, "-c", SEND, str(user), str(path), *records]
                 senders.append(subprocess.Popen(argv, stdin=subprocess.PIPE))  # noqa: ASYNC220
-                await heard(sink, len(senders))
+                await wait_for(sink, len(senders))
             await sink.until(lambda: sink.counts["foreign"] == 1)
             for sender in senders:
                 sender.communicate()
             again = [sys.executable, "-c", SEND, "4712", str(path), '{"job":"theirs","step":3}']
             sender = subprocess.Popen(again, stdin=subprocess.PIPE)  # noqa: ASYNC220
-            await heard(sink, 3)
+            await wait_for(sink, 3)
             sender.communicate()
     steps = [json.loads(reading.data)["step"] for reading in sink.readings]
     assert steps == [1, 2, 3], "once no process of its user reports it, the job is free"
 
 
 async def test_descriptors_that_run_out_are_waited_for(
-    sink: Notebook, path: Path, sender: socket.socket, monkeypatch: pytest.MonkeyPatch
+    sink: RecordingSink, path: Path, sender: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tries = []
 
@@ -333,14 +340,14 @@ async def test_descriptors_that_run_out_are_waited_for(
             context.setattr(socket.socket, "accept", full)
             sender.connect(str(path))
             await sink.until(lambda: len(tries) > 1 and "cannot accept" in sink.statuses[-1].reason)
-            said = sink.statuses[-1].reason
-        assert said == "cannot accept connections: Too many open files"
+            reason = sink.statuses[-1].reason
+        assert reason == "cannot accept connections: Too many open files"
         sender.send(b"{}")
-        await heard(sink, 1)
+        await wait_for(sink, 1)
 
 
 async def test_senders_are_counted(
-    sink: Notebook, path: Path, monkeypatch: pytest.MonkeyPatch
+    sink: RecordingSink, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MAX_SENDERS", 2)
     async with running(StepsCollector("n", path, retry_interval=0.01), sink):
@@ -350,7 +357,7 @@ async def test_senders_are_counted(
             with emitter.step():
                 pass
         await sink.until(lambda: sink.counts["turned_away"] == 1)
-        await heard(sink, 2)
+        await wait_for(sink, 2)
         emitters[0].close()  # makes room
         async with asyncio.timeout(5):
             while not parts(sink)["job/2"]:
@@ -361,19 +368,19 @@ async def test_senders_are_counted(
 
 
 async def test_a_flood_is_throttled(
-    sink: Notebook, path: Path, monkeypatch: pytest.MonkeyPatch
+    sink: RecordingSink, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It keeps sending for ever; the collector rests, hears others meanwhile, and ends at once."""
+    """It keeps sending for ever; the collector pauses, reads the others, and ends at once."""
     monkeypatch.setattr(module, "BURST", 0.0005)
     monkeypatch.setattr(module, "READ_INTERVAL", 0.001)
     over = threading.Event()
 
     def flood() -> None:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as one:
-            one.connect(str(path))
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+            client.connect(str(path))
             with contextlib.suppress(OSError):
                 while not over.is_set():
-                    one.send(b"{}")
+                    client.send(b"{}")
 
     async with running(StepsCollector("n", path, retry_interval=0.05), sink):
         await sink.until(lambda: sink.statuses)
@@ -384,7 +391,7 @@ async def test_a_flood_is_throttled(
             emitter = Steps(f"unix:{path}")
             with emitter.step():
                 pass
-            await sink.until(lambda: any(len(one.data) > 2 for one in sink.readings))
+            await sink.until(lambda: any(len(reading.data) > 2 for reading in sink.readings))
         finally:
             over.set()
     await asyncio.to_thread(thread.join)
@@ -413,13 +420,13 @@ async def result(process: asyncio.subprocess.Process) -> dict[str, float]:
 class TestTraining:
     """A loop of eight processes."""
 
-    async def test_every_step_of_every_rank(self, sink: Notebook, path: Path) -> None:
+    async def test_every_step_of_every_rank(self, sink: RecordingSink, path: Path) -> None:
         async with running(StepsCollector("n", path), sink):
             await sink.until(lambda: sink.statuses)
             processes = await train(20, 0.002, TRNTOP_STEPS=f"unix:{path}", TRNTOP_JOB="j")
             results = [await result(process) for process in processes]
             await sink.until(lambda: len(sink.readings) == 8 * 22)
-        assert [one["lost"] for one in results] == [0] * 8
+        assert [result["lost"] for result in results] == [0] * 8
         counts = parts(sink)
         assert all(counts[f"j/{rank}"] == 20 and counts[f"j/{rank}/stage"] == 2
                    for rank in range(8))  # fmt: skip
@@ -432,23 +439,25 @@ class TestTraining:
                 assert 0 < seconds["exposed_comm"] < seconds["comm"] < seconds["step"]
                 assert seconds["compute"] + seconds["exposed_comm"] <= seconds["step"] + 1e-6
 
-    async def test_the_agent_dies(self, sink: Notebook, path: Path) -> None:
+    async def test_the_agent_dies(self, sink: RecordingSink, path: Path) -> None:
         async with running(StepsCollector("n", path), sink):
             await sink.until(lambda: sink.statuses)
             processes = await train(400, 0.0005, TRNTOP_STEPS=f"unix:{path}")
-            await heard(sink, 80)
+            await wait_for(sink, 80)
         results = [await result(process) for process in processes]
-        assert all(one["lost"] > 0 for one in results)
+        assert all(result["lost"] > 0 for result in results)
 
     async def test_no_agent(self, path: Path) -> None:
-        results = [await result(one) for one in await train(50, 0, TRNTOP_STEPS=f"unix:{path}")]
-        assert [one["lost"] for one in results] == [52] * 8
+        results = [
+            await result(process) for process in await train(50, 0, TRNTOP_STEPS=f"unix:{path}")
+        ]
+        assert [result["lost"] for result in results] == [52] * 8
 
 
 class TestExamine:
     """For `trntop doctor`."""
 
-    def test_a_place_is_free(self, path: Path) -> None:
+    def test_a_path_is_free(self, path: Path) -> None:
         finding = examine(path)
         assert finding.ok
         assert finding.found == f"training processes that use trntop.steps can report to {path}"
@@ -469,7 +478,7 @@ class TestExamine:
         assert finding.ok
         assert finding.found == f"another dashboard receives step telemetry at {box.path}"
 
-    def test_there_is_no_place(self, path: Path) -> None:
+    def test_there_is_no_usable_path(self, path: Path) -> None:
         path.parent.mkdir()
         path.write_text("precious")
         finding = examine(path)

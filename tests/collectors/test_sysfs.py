@@ -14,7 +14,7 @@ def test_first_line(tmp_path: Path) -> None:
     assert first_line(tmp_path / "none") == ""
 
 
-def test_a_held_file_is_read_anew_through_one_descriptor(tmp_path: Path) -> None:
+def test_an_open_file_is_read_again_through_one_descriptor(tmp_path: Path) -> None:
     path = tmp_path / "tx_bytes"
     path.write_text("1\n")
     before = descriptors()

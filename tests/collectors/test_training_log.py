@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.collectors.notebook import Notebook, running
+from tests.collectors.recording_sink import RecordingSink, running
 from trntop.catalog import LOG
 from trntop.collectors import training_log as module
 from trntop.collectors.training_log import TrainingLog, compile_patterns, examine
@@ -25,8 +25,8 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def sink() -> Notebook:
-    return Notebook()
+def sink() -> RecordingSink:
+    return RecordingSink()
 
 
 @pytest.fixture
@@ -47,16 +47,16 @@ def collector(*files: Path, job: str = "j", patterns: tuple[str, ...] = ()) -> T
     return TrainingLog("n", list(map(str, files)), job, patterns, period=0.01)
 
 
-def payload(sink: Notebook, index: int = -1) -> dict[str, Any]:
+def payload(sink: RecordingSink, index: int = -1) -> dict[str, Any]:
     content: dict[str, Any] = json.loads(sink.readings[index].data)
     return content
 
 
-def columns(sink: Notebook) -> dict[str, float]:
+def columns(sink: RecordingSink) -> dict[str, float]:
     return {name: column.item() for name, column in decode(sink.readings[-1].data).columns.items()}
 
 
-async def test_the_newest_line_is_handed_on(sink: Notebook, file: Path) -> None:
+async def test_the_newest_line_is_handed_on(sink: RecordingSink, file: Path) -> None:
     file.write_text("")
     async with running(collector(file), sink):
         await sink.until(lambda: sink.statuses)
@@ -74,7 +74,9 @@ async def test_the_newest_line_is_handed_on(sink: Notebook, file: Path) -> None:
     assert columns(sink)["job_loss"] == 5
 
 
-async def test_a_log_that_is_being_written_is_known_at_once(sink: Notebook, file: Path) -> None:
+async def test_a_log_that_is_being_written_is_known_at_once(
+    sink: RecordingSink, file: Path
+) -> None:
     noise = "x" * 99 + "\n"
     file.write_text(titan(1) + 700 * noise + titan(8) + 300 * noise)
     async with running(collector(file), sink):
@@ -83,7 +85,7 @@ async def test_a_log_that_is_being_written_is_known_at_once(sink: Notebook, file
     assert len(sink.readings) == 1
 
 
-async def test_old_lines_are_as_old_as_their_file(sink: Notebook, file: Path) -> None:
+async def test_old_lines_are_as_old_as_their_file(sink: RecordingSink, file: Path) -> None:
     file.write_text(titan(7))
     written = time.time() - 300
     os.utime(file, (written, written))
@@ -95,7 +97,7 @@ async def test_old_lines_are_as_old_as_their_file(sink: Notebook, file: Path) ->
     assert new - old == pytest.approx(300, abs=30)
 
 
-async def test_but_not_one_of_yesterday(sink: Notebook, file: Path) -> None:
+async def test_but_not_one_of_yesterday(sink: RecordingSink, file: Path) -> None:
     file.write_text(titan(8))
     os.utime(file, (1, 1))
     async with running(collector(file), sink):
@@ -106,7 +108,7 @@ async def test_but_not_one_of_yesterday(sink: Notebook, file: Path) -> None:
     assert columns(sink)["job_step"] == 9
 
 
-async def test_a_progress_bar(sink: Notebook, file: Path) -> None:
+async def test_a_progress_bar(sink: RecordingSink, file: Path) -> None:
     bar = "\rEpoch 0:   1%|▎   | {}/91 [16:05<7:52:06, 321.89s/it, loss=6.7, global_step={}.000]"
     file.write_text("")
     async with running(collector(file), sink):
@@ -115,7 +117,7 @@ async def test_a_progress_bar(sink: Notebook, file: Path) -> None:
         await sink.until(lambda: sink.readings and columns(sink)["job_step"] == 19)
 
 
-async def test_lines_of_other_forms(sink: Notebook, file: Path) -> None:
+async def test_lines_of_other_forms(sink: RecordingSink, file: Path) -> None:
     patterns = (r"it (?P<step>\d+) l=(?P<loss>\S+)", r"(?P<mfu>[\d.]+)% of peak(?P<grad_norm>z)?")
     file.write_text("")
     async with running(collector(file, patterns=patterns), sink):
@@ -132,26 +134,26 @@ async def test_lines_of_other_forms(sink: Notebook, file: Path) -> None:
     }  # fmt: skip
 
 
-async def test_files_are_told_apart(sink: Notebook, tmp_path: Path) -> None:
+async def test_files_are_distinguished(sink: RecordingSink, tmp_path: Path) -> None:
     logs = [tmp_path / f"rank{rank}" / "train.log" for rank in range(2)]
     for step, log in enumerate(logs, 1):
         log.parent.mkdir()
         log.write_text(titan(step))
     async with running(collector(tmp_path / "*" / "train.log"), sink):
         await sink.until(lambda: len(sink.readings) == 2)
-    assert sorted(decode(one.data).part for one in sink.readings) == [
+    assert sorted(decode(reading.data).part for reading in sink.readings) == [
         "j/rank0/train.log", "j/rank1/train.log",
     ]  # fmt: skip
 
 
-async def test_names_that_are_no_text(sink: Notebook, tmp_path: Path) -> None:
+async def test_names_that_are_no_text(sink: RecordingSink, tmp_path: Path) -> None:
     (tmp_path / os.fsdecode(b"\xff\x1b.log")).write_text(titan(1))
     async with running(collector(tmp_path / "*.log", job="\udcff"), sink):
         await sink.until(lambda: sink.readings)
     assert decode(sink.readings[0].data).part == "\ufffd/\ufffd\ufffd.log"
 
 
-async def test_no_file(sink: Notebook, tmp_path: Path) -> None:
+async def test_no_file(sink: RecordingSink, tmp_path: Path) -> None:
     async with running(collector(tmp_path / "*.log"), sink):
         await sink.until(lambda: sink.statuses)
     assert sink.reasons(State.DOWN)[0] == (
@@ -160,7 +162,9 @@ async def test_no_file(sink: Notebook, tmp_path: Path) -> None:
     )
 
 
-async def test_a_file_system_that_hangs(sink: Notebook, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_file_system_that_hangs(
+    sink: RecordingSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
     over = threading.Event()
     monkeypatch.setattr(module.Tail, "poll", lambda _: over.wait(10))
     monkeypatch.setattr(module, "DEADLINE", 0.01)
@@ -170,7 +174,7 @@ async def test_a_file_system_that_hangs(sink: Notebook, monkeypatch: pytest.Monk
     assert sink.reasons(State.DOWN)[0] == "x: the file system does not answer"
 
 
-async def test_the_log_of_a_process(sink: Notebook, file: Path) -> None:
+async def test_the_log_of_a_process(sink: RecordingSink, file: Path) -> None:
     with file.open("w") as out:
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-S", str(ROOT / "tests/fakes/training_loop.py"), "40", "0.002",
@@ -179,7 +183,7 @@ async def test_the_log_of_a_process(sink: Notebook, file: Path) -> None:
     async with running(collector(file), sink):
         await sink.until(lambda: sink.readings and columns(sink)["job_step"] == 40)
         await process.wait()
-    steps = [decode(one.data).columns["job_step"].item() for one in sink.readings]
+    steps = [decode(reading.data).columns["job_step"].item() for reading in sink.readings]
     assert steps == sorted(steps)
     assert columns(sink)["job_mfu_ratio"] == pytest.approx(0.38)
     assert columns(sink)["job_tokens_per_second_per_device"] == 1234
@@ -240,7 +244,7 @@ class TestExamine:
         assert finding.found == "following 1 file with lines of a known format"
 
 
-async def test_compilations_and_timeouts_are_counted(sink: Notebook, file: Path) -> None:
+async def test_compilations_and_timeouts_are_counted(sink: RecordingSink, file: Path) -> None:
     file.write_text("")
     wrapper = "INFO ||NEURON_CC_WRAPPER||:"
     async with running(collector(file), sink):
@@ -262,7 +266,7 @@ async def test_compilations_and_timeouts_are_counted(sink: Notebook, file: Path)
     assert sample.problems == ("rank 3: allreduce 7 timed out after 600 s",)
 
 
-async def test_interruptions_by_hyperpod_are_reported(sink: Notebook, file: Path) -> None:
+async def test_interruptions_by_hyperpod_are_reported(sink: RecordingSink, file: Path) -> None:
     file.write_text("")
     async with running(collector(file), sink):
         await sink.until(lambda: sink.statuses)

@@ -27,7 +27,7 @@ def error(tmp_path: Path, text: str) -> str:
     return message.removeprefix(str(tmp_path / "config.toml"))
 
 
-def test_rules_keep_their_order_and_stand_beside_sections(tmp_path: Path) -> None:
+def test_rules_keep_their_order_and_mix_with_sections(tmp_path: Path) -> None:
     text = (
         "[analysis]\nhold = 7\n"
         + HOT
@@ -46,7 +46,7 @@ def test_rules_keep_their_order_and_stand_beside_sections(tmp_path: Path) -> Non
     assert Settings().rules == ()
 
 
-def test_rules_may_stand_in_one_array(tmp_path: Path) -> None:
+def test_rules_may_be_in_one_array(tmp_path: Path) -> None:
     text = '\nrules = [{name = "hot", when = "node_load1 > 1e3"}]\n'
     (rule,) = rules(tmp_path, text)
     assert rule.comparison.limit == 1000.0

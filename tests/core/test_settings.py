@@ -47,7 +47,7 @@ def test_without_anything_the_defaults_hold() -> None:
     assert settings.export.listen == ("127.0.0.1:10042",)
 
 
-def test_later_places_win_setting_by_setting(config: Path) -> None:
+def test_later_sources_win_setting_by_setting(config: Path) -> None:
     config.write_text(
         "[analysis]\ncomm_share = 0.3\nwindow = 30\nhold = 6\n[screen]\ntheme = 'nord'\n"
     )

@@ -13,7 +13,7 @@ def test_what_a_source_can_be(tmp_path: Path) -> None:
     assert parse("-").origin is Origin.STDIN
     assert parse("sim:demo").origin is Origin.SIMULATION
     assert parse(str(file)).origin is Origin.RECORDING
-    assert [one.origin for one in parse_all([])] == [Origin.LOCAL]
+    assert [source.origin for source in parse_all([])] == [Origin.LOCAL]
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ def test_absent_is_a_dash(value: float | None) -> None:
 
 
 def test_marks() -> None:
-    assert [units.mark(one) for one in Provenance] == ["", "r", "d", "~", ""]
+    assert [units.mark(provenance) for provenance in Provenance] == ["", "r", "d", "~", ""]
 
 
 @pytest.mark.parametrize(

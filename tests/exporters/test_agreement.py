@@ -1,4 +1,4 @@
-"""Screen, page and alerts say the same: a real Prometheus goes by the rules that trntop prints.
+"""Screen, page and alerts agree: a real Prometheus evaluates the rules that trntop prints.
 
 Each scenario of the simulator is served as an exporter of its own. A scrape gets the page of 15
 seconds of data after the one before, so that a minute of the run passes in a second or two.
@@ -15,7 +15,7 @@ import pytest
 from tests.corpus import SCENARIOS, SPACING, played
 from tests.pages_server import serving
 from tests.prometheus_server import PrometheusServer, Sample, Scrape, needs_prometheus, prometheus
-from tests.tui.scenes import FakeSession, app_of
+from tests.tui.sample_run import FakeSession, app_of
 from tests.tui.settled import settled
 from trntop.analysis.rulebook import RULEBOOK, rules
 from trntop.analysis.runbook import kind_name
@@ -36,7 +36,7 @@ INTERVAL = 0.5
 BEFORE, AFTER = 4, 3
 """Pages served before the first incident and after the last."""
 
-Place = tuple[str, str, str, str, str]
+Labels = tuple[str, str, str, str, str]
 """Kind, severity, training job, node and component of an incident."""
 LABELS = ("kind", "severity", "training_job", "node", "component")
 
@@ -48,15 +48,15 @@ class Frame:
     page: bytes
     view: View
     unjudged: frozenset[str]
-    """Kinds that the page says nothing of."""
+    """Kinds that are not on the page."""
 
     @property
-    def shown(self) -> dict[Place, float]:
+    def shown(self) -> dict[Labels, float]:
         """The open incidents, and since when."""
-        return {place(one): one.opened_at for one in self.view.open_incidents}
+        return {labels_of(incident): incident.opened_at for incident in self.view.open_incidents}
 
 
-def place(incident: Incident) -> Place:
+def labels_of(incident: Incident) -> Labels:
     """As the page has it: a runtime without its pid."""
     component = re.sub(r"^runtime:.*", "runtime", incident.component or "")
     return (
@@ -97,7 +97,7 @@ def test_fault_59_alerts_fire_for_what_the_screen_shows_and_when(
     corpus: dict[str, list[Frame]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = rule_file(tmp_path, capsys)
-    pages = {f"/{name}": [one.page for one in made] for name, made in corpus.items()}
+    pages = {f"/{name}": [scrape.page for scrape in made] for name, made in corpus.items()}
     with serving(pages) as server:
         scrapes = [Scrape(name, [server.address], f"/{name}") for name in corpus]
         with prometheus(tmp_path, scrapes, [file], INTERVAL) as real:
@@ -129,38 +129,38 @@ def check(
     assert {sample.value for sample in ups} == {1.0}, name
     times = [at for at in evaluations if at >= ups[0].time]
 
-    expected: dict[Place, list[int]] = defaultdict(list)
-    since: dict[Place, set[float]] = defaultdict(set)
+    expected: dict[Labels, list[int]] = defaultdict(list)
+    since: dict[Labels, set[float]] = defaultdict(set)
     for number, at in enumerate(times):
         scraped = sum(sample.time <= at for sample in ups)
-        for one, opened in made[min(scraped, len(made)) - 1].shown.items():
-            expected[one].append(number)
-            since[one].add(opened)
-    fired: dict[Place, list[int]] = {}
+        for incident, opened in made[min(scraped, len(made)) - 1].shown.items():
+            expected[incident].append(number)
+            since[incident].add(opened)
+    fired: dict[Labels, list[int]] = {}
     query = f'ALERTS{{job="{name}",alertstate="firing",alertname!~".*NoData"}}'
     for series in samples(query):
         labels = series[0].labels
-        one = (*(labels.get(label, "") for label in LABELS),)
+        alert = (*(labels.get(label, "") for label in LABELS),)
         assert labels["alertname"] == name_of(labels["kind"])
-        fired[one] = sorted(times.index(sample.time) for sample in series)
+        fired[alert] = sorted(times.index(sample.time) for sample in series)
 
     assert fired.keys() == expected.keys(), name
-    for one, numbers in fired.items():
-        assert numbers == list(range(numbers[0], numbers[-1] + 1)), (name, one)
-        assert numbers[0] - expected[one][0] in (0, 1), (name, one)
-        assert numbers[-1] - expected[one][-1] in (0, 1), (name, one)
+    for incident, numbers in fired.items():
+        assert numbers == list(range(numbers[0], numbers[-1] + 1)), (name, incident)
+        assert numbers[0] - expected[incident][0] in (0, 1), (name, incident)
+        assert numbers[-1] - expected[incident][-1] in (0, 1), (name, incident)
     held = {
-        (*(series[0].labels.get(label, "") for label in LABELS),): {one.value for one in series}
+        (*(series[0].labels.get(label, "") for label in LABELS),): {row.value for row in series}
         for series in samples(f'{HELD}{{job="{name}"}}')
     }
     assert held == since, name
     # Those that cannot be judged are neither quiet nor well.
     blind = samples(f'ALERTS{{job="{name}",alertname=~".*NoData"}}')
-    last = {one[0].labels["kind"] for one in blind if one[-1].time == times[-1]}
+    last = {series[0].labels["kind"] for series in blind if series[-1].time == times[-1]}
     assert last == made[-1].unjudged, name
 
 
-def test_the_page_says_what_the_screen_shows_as_soon_as_it_does(
+def test_the_page_agrees_with_the_screen_as_soon_as_it_changes(
     corpus: dict[str, list[Frame]],
 ) -> None:
     assert not any(frame.shown for frame in corpus["healthy"])
@@ -168,8 +168,8 @@ def test_the_page_says_what_the_screen_shows_as_soon_as_it_does(
         for frame in corpus[name]:
             page = frame.page.decode()
             lines = re.findall(r"^trn_incident_active\{(.*)\} 1$", page, re.MULTILINE)
-            told = [dict(re.findall(r'(\w+)="([^"]*)"', line)) for line in lines]
-            places = {(*(labels.get(label, "") for label in LABELS),) for labels in told}
+            labels_shown = [dict(re.findall(r'(\w+)="([^"]*)"', line)) for line in lines]
+            places = {(*(labels.get(label, "") for label in LABELS),) for labels in labels_shown}
             assert places == frame.shown.keys()
         opening = next(frame for frame in corpus[name] if frame.shown)
         (incident,) = opening.view.open_incidents
@@ -181,7 +181,7 @@ def test_the_page_says_what_the_screen_shows_as_soon_as_it_does(
 async def test_the_table_of_incidents_has_the_same_rows(
     corpus: dict[str, list[Frame]], name: str
 ) -> None:
-    frame = [one for one in corpus[name] if one.shown][1]
+    frame = [scrape for scrape in corpus[name] if scrape.shown][1]
     app = app_of(FakeSession(frame.view))
     async with app.run_test(size=(160, 40)) as pilot:
         await settled(pilot)
@@ -190,7 +190,7 @@ async def test_the_table_of_incidents_has_the_same_rows(
         screen = app.screen
         assert isinstance(screen, IncidentsScreen)
         rows = [row for row in screen.table.rows if row.open]
-        assert {place(row): row.opened_at for row in rows} == frame.shown
+        assert {labels_of(row): row.opened_at for row in rows} == frame.shown
         strips = screen._compositor.render_strips()
         picture = "\n".join("".join(part.text for part in strip) for strip in strips)
     ((kind, severity, job, node, _),) = frame.shown

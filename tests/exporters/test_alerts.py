@@ -158,12 +158,12 @@ def test_every_metric_is_on_the_page_that_is_scraped_for_alerts(
         status.INCIDENT_OPENED.name,
         status.PHASE.name,
     }
-    shown |= {one.metric for one in CATALOG.values() if page_of(one) is Page.METRICS}
+    shown |= {quantity.metric for quantity in CATALOG.values() if page_of(quantity) is Page.METRICS}
     assert set().union(*map(names_in, expressions(printed(capsys)))) <= shown
 
 
 def test_counters_are_only_reserved_their_rates(capsys: pytest.CaptureFixture[str]) -> None:
-    counters = {one.metric for one in CATALOG.values() if one.kind is Kind.COUNTER}
+    counters = {quantity.metric for quantity in CATALOG.values() if quantity.kind is Kind.COUNTER}
     found = [
         (expr, name) for expr in expressions(printed(capsys)) for name in counters & names_in(expr)
     ]
@@ -190,24 +190,28 @@ def test_fault_58_each_alert_and_each_record_is_tested_in_good_and_bad_times(
         text = printed(capsys, *arguments)
         settings = load(Path(arguments[1]), {}) if arguments else Settings()
         tests = parsed(unit_tests(rule_groups(settings)))["tests"]
-        seen: dict[str, set[str]] = {}
+        cases_seen: dict[str, set[str]] = {}
         fires: dict[str, set[bool]] = {}
         for test in tests:
-            for one in test.get("alert_rule_test", ()):
+            for check in test.get("alert_rule_test", ()):
                 case = re.search(rf": ({'|'.join(CASES)})", test["name"])
-                seen.setdefault(one["alertname"], set()).update(case.groups() if case else ())
-                fires.setdefault(one["alertname"], set()).add(bool(one["exp_alerts"]))
+                cases_seen.setdefault(check["alertname"], set()).update(
+                    case.groups() if case else ()
+                )
+                fires.setdefault(check["alertname"], set()).add(bool(check["exp_alerts"]))
         alerts = rows(text, "alert")
-        assert seen.keys() == alerts.keys()
-        for name, cases in seen.items():
+        assert cases_seen.keys() == alerts.keys()
+        for name, cases in cases_seen.items():
             assert cases == set(CASES), name
             assert fires[name] == {True, False}, name
-        asked = {one["expr"] for test in tests for one in test.get("promql_expr_test", ())}
+        expressions = {
+            check["expr"] for test in tests for check in test.get("promql_expr_test", ())
+        }
         # Those are tested by the alerts that are made from them.
         within = {
             name for name in rows(text, "record") if name.startswith(("incident:", "exporter:"))
         }
-        assert asked | within == rows(text, "record").keys()
+        assert expressions | within == rows(text, "record").keys()
 
 
 def promtool(folder: Path, command: str) -> None:

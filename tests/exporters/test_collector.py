@@ -1,4 +1,4 @@
-"""The pages in a registry of prometheus_client, beside what else is in it."""
+"""The pages in a registry of prometheus_client, next to what else is in it."""
 
 import shutil
 import subprocess

@@ -9,7 +9,7 @@ from trntop.exporters import document
 NOON = 1763640000.0
 MEASURED, REPORTED, DERIVED = Provenance.MEASURED, Provenance.REPORTED, Provenance.DERIVED
 INCIDENT = Incident(
-    "efa-1", "efa_degraded", Severity.CRITICAL, "one card is slow", NOON + 9, node="trn-001"
+    "efa-1", "efa_degraded", Severity.CRITICAL, "one device is slow", NOON + 9, node="trn-001"
 )
 
 TEXT = """\
@@ -85,7 +85,7 @@ def test_a_narrow_terminal_loses_the_ratio_before_the_verdict() -> None:
 def test_json() -> None:
     shown = exported.document(found())
     assert document.encode(shown)
-    figures = {one["name"]: one for one in shown["figures"]}
+    figures = {figure["name"]: figure for figure in shown["figures"]}
     assert figures["utilization"] == {
         "name": "utilization",
         "a": {"value": 0.98, "provenance": "simulated"},

@@ -34,15 +34,15 @@ SUBSTITUTES = {
     "$top": "10",
     **{f"${name}": ".+" for name in ("training_job", "instance", "job", "node")},
 }
-"""Variable → what stands for it here. All, where all can be chosen."""
+"""Variable → its value here. All, where all can be chosen."""
 
 FAMILIES: dict[str, Kind] = {
-    one.name: one.kind
+    family.name: family.kind
     for module in (status, allocations, pages, judging)
-    for one in vars(module).values()
-    if isinstance(one, Family)
+    for family in vars(module).values()
+    if isinstance(family, Family)
 } | {family.name: family.kind for family, _ in process.families()}
-"""Metrics beside the catalog's."""
+"""Metrics that are not in the catalog."""
 
 EXPORTED = {quantity.metric: quantity.kind for quantity in CATALOG.values() if page_of(quantity)}
 FOREIGN = {"up"}
@@ -72,8 +72,8 @@ def board(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 def panels(board: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """All that show values; rows are headings."""
-    for one in board["panels"]:
-        inside = one.get("panels", []) if one["type"] == "row" else [one]
+    for section in board["panels"]:
+        inside = section.get("panels", []) if section["type"] == "row" else [section]
         yield from (panel for panel in inside if panel["type"] != "text")
 
 
@@ -87,12 +87,12 @@ def targets(board: dict[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, A
 def expressions(board: dict[str, Any]) -> Iterator[str]:
     """Of panels, annotations and variables."""
     yield from (target["expr"] for _, target in targets(board))
-    yield from (one["target"]["expr"] for one in board["annotations"]["list"])
-    yield from (selector_of(one) for one in queried(board))
+    yield from (annotation["target"]["expr"] for annotation in board["annotations"]["list"])
+    yield from (selector_of(setting) for setting in queried(board))
 
 
 def queried(board: dict[str, Any]) -> list[dict[str, Any]]:
-    return [one for one in board["templating"]["list"] if one["type"] == "query"]
+    return [setting for setting in board["templating"]["list"] if setting["type"] == "query"]
 
 
 def selector_of(variable: dict[str, Any]) -> str:
@@ -147,33 +147,33 @@ def test_every_dashboard_has_its_own_lasting_name(board: dict[str, Any]) -> None
     assert board["description"]
 
 
-def test_panels_have_their_own_place(board: dict[str, Any]) -> None:
-    taken: set[tuple[int, int]] = set()
+def test_panels_do_not_overlap(board: dict[str, Any]) -> None:
+    covered: set[tuple[int, int]] = set()
     numbers: set[int] = set()
-    for one in board["panels"]:
-        inside = one.get("panels", []) if one["type"] == "row" else []
-        for panel in (one, *inside):
+    for section in board["panels"]:
+        inside = section.get("panels", []) if section["type"] == "row" else []
+        for panel in (section, *inside):
             assert panel["id"] not in numbers
             numbers.add(panel["id"])
-        place = one["gridPos"]
-        assert place["x"] + place["w"] <= 24
+        position = section["gridPos"]
+        assert position["x"] + position["w"] <= 24
         cells = {
             (x, y)
-            for x in range(place["x"], place["x"] + place["w"])
-            for y in range(place["y"], place["y"] + place["h"])
+            for x in range(position["x"], position["x"] + position["w"])
+            for y in range(position["y"], position["y"] + position["h"])
         }
-        assert not cells & taken, one["title"]
-        taken |= cells
-    folded = [bool(one.get("collapsed")) for one in board["panels"]]
-    assert folded == sorted(folded), "what is folded stands below"
+        assert not cells & covered, section["title"]
+        covered |= cells
+    folded = [bool(section.get("collapsed")) for section in board["panels"]]
+    assert folded == sorted(folded), "collapsed rows are at the bottom"
 
 
 def test_rows_are_filled(board: dict[str, Any]) -> None:
     """No hole between panels: what begins a line is followed up to the right edge."""
     lines: dict[int, int] = {}
-    for one in board["panels"]:
-        place = one["gridPos"]
-        lines[place["y"]] = lines.get(place["y"], 0) + place["w"]
+    for section in board["panels"]:
+        position = section["gridPos"]
+        lines[position["y"]] = lines.get(position["y"], 0) + position["w"]
     assert {y: width for y, width in lines.items() if width != 24} == {}
 
 
@@ -181,27 +181,31 @@ def test_rows_are_filled(board: dict[str, Any]) -> None:
 
 
 def test_template_datasource_rule(board: dict[str, Any]) -> None:
-    (one,) = [one for one in board["templating"]["list"] if one["type"] == "datasource"]
-    assert (one["name"], one["label"], one["query"]) == ("datasource", "Data source", "prometheus")
+    (setting,) = [row for row in board["templating"]["list"] if row["type"] == "datasource"]
+    assert (setting["name"], setting["label"], setting["query"]) == (
+        "datasource",
+        "Data source",
+        "prometheus",
+    )
 
 
 @pytest.mark.parametrize("name", ["job", "instance"])
 def test_template_job_and_instance_rules(board: dict[str, Any], name: str) -> None:
-    (one,) = [one for one in board["templating"]["list"] if one["name"] == name]
-    assert one["type"] == "query"
-    assert one["datasource"]["uid"] == "$datasource"
-    assert one["label"] == name.title()
-    assert one["multi"]
-    assert one["allValue"] == ".+"
+    (setting,) = [row for row in board["templating"]["list"] if row["name"] == name]
+    assert setting["type"] == "query"
+    assert setting["datasource"]["uid"] == "$datasource"
+    assert setting["label"] == name.title()
+    assert setting["multi"]
+    assert setting["allValue"] == ".+"
 
 
 def test_template_label_promql_rule(board: dict[str, Any]) -> None:
-    for one in queried(board):
-        promql_parser.parse(substituted(selector_of(one)))
+    for setting in queried(board):
+        promql_parser.parse(substituted(selector_of(setting)))
 
 
 def test_template_on_time_change_reload_rule(board: dict[str, Any]) -> None:
-    assert [one["refresh"] for one in queried(board)] == [2] * len(queried(board))
+    assert [setting["refresh"] for setting in queried(board)] == [2] * len(queried(board))
 
 
 def test_panel_datasource_rule(board: dict[str, Any]) -> None:
@@ -219,8 +223,8 @@ def test_panel_title_description_rule(board: dict[str, Any]) -> None:
 def test_panel_units_rule(board: dict[str, Any]) -> None:
     for panel in panels(board):
         assert panel["fieldConfig"]["defaults"]["unit"] in UNITS, panel["title"]
-        for one in panel["fieldConfig"]["overrides"]:
-            for item in one["properties"]:
+        for override in panel["fieldConfig"]["overrides"]:
+            for item in override["properties"]:
                 assert item["id"] != "unit" or item["value"] in UNITS, panel["title"]
 
 
@@ -260,7 +264,7 @@ def test_uneditable_dashboard_rule(board: dict[str, Any]) -> None:
     assert board["editable"] is False
 
 
-# What is said, and whether it is true
+# Descriptions, and whether they are true
 
 
 def test_every_metric_exists(board: dict[str, Any]) -> None:
@@ -269,7 +273,7 @@ def test_every_metric_exists(board: dict[str, Any]) -> None:
         assert found <= EXPORTED.keys() | FAMILIES.keys() | FOREIGN, expr
 
 
-def test_counters_are_looked_at_as_rates_and_only_they(board: dict[str, Any]) -> None:
+def test_only_counters_are_queried_as_rates(board: dict[str, Any]) -> None:
     kinds = EXPORTED | FAMILIES
     for expr in expressions(board):
         for name in re.findall(r"rate\(([a-z_0-9]+)\{", expr):
@@ -281,18 +285,18 @@ def test_every_metric_of_the_main_page_is_used() -> None:
     for name in NAMES:
         document = json.loads((FOLDER / f"{name}.json").read_text("utf-8"))
         used |= {metric for expr in expressions(document) for metric in metrics(expr)}
-    page = {one.metric for one in CATALOG.values() if page_of(one) is Page.METRICS}
+    page = {quantity.metric for quantity in CATALOG.values() if page_of(quantity) is Page.METRICS}
     page |= FAMILIES.keys()
     assert page - used == UNUSED.keys()
 
 
-def test_descriptions_say_where_values_come_from(board: dict[str, Any]) -> None:
-    by_metric = {one.metric: one for one in CATALOG.values()}
+def test_descriptions_name_the_origin_of_values(board: dict[str, Any]) -> None:
+    by_metric = {quantity.metric: quantity for quantity in CATALOG.values()}
     for panel in panels(board):
         for target in panel["targets"]:
             for name in metrics(target["expr"]) & by_metric.keys():
-                said = f"- `{name}`: {by_metric[name].help} ({by_metric[name].provenance})"
-                assert said in panel["description"]
+                line = f"- `{name}`: {by_metric[name].help} ({by_metric[name].provenance})"
+                assert line in panel["description"]
 
 
 def test_absent_is_a_dash_and_never_0(board: dict[str, Any]) -> None:
@@ -311,8 +315,8 @@ def test_absent_is_a_dash_and_never_0(board: dict[str, Any]) -> None:
 
 
 def null_index(fields: dict[str, Any]) -> int:
-    """Where the mapping of absent values stands."""
-    return sum(len(one["options"]) for one in fields["mappings"][:-1])
+    """The index of the mapping of absent values."""
+    return sum(len(mapping["options"]) for mapping in fields["mappings"][:-1])
 
 
 def test_every_kind_is_explained() -> None:
@@ -340,7 +344,7 @@ def test_limits_are_the_rulebooks() -> None:
     for (name, title, kind), limit in limits.items():
         document = json.loads((FOLDER / f"{name}.json").read_text("utf-8"))
         (panel,) = [
-            one for one in panels(document) if one["title"] == title and one["type"] == kind
+            panel for panel in panels(document) if panel["title"] == title and panel["type"] == kind
         ]
         calm, over = panel["fieldConfig"]["defaults"]["thresholds"]["steps"]
         assert calm["color"] == "text"
@@ -349,17 +353,17 @@ def test_limits_are_the_rulebooks() -> None:
 
 def test_open_incidents_are_first(board: dict[str, Any]) -> None:
     first = next(panels(board))
-    place = first["gridPos"]["x"], first["gridPos"]["y"]
-    assert (first["title"], first["type"], place) == ("Open incidents", "table", (0, 0))
+    position = first["gridPos"]["x"], first["gridPos"]["y"]
+    assert (first["title"], first["type"], position) == ("Open incidents", "table", (0, 0))
 
 
 def test_no_two_panels_of_one_type_have_the_same_title(board: dict[str, Any]) -> None:
-    titles = [(one["title"], one["type"]) for one in panels(board) if one["type"] != "row"]
+    titles = [(panel["title"], panel["type"]) for panel in panels(board) if panel["type"] != "row"]
     assert len(titles) == len(set(titles))
 
 
-def test_what_is_simulated_says_so(board: dict[str, Any]) -> None:
-    (first,) = [one for one in panels(board) if one["title"] == "Data source"]
+def test_simulated_nodes_are_marked(board: dict[str, Any]) -> None:
+    (first,) = [panel for panel in panels(board) if panel["title"] == "Data source"]
     assert first["gridPos"]["y"] < 9, "it is visible at once"
     assert first["fieldConfig"]["defaults"]["mappings"][0]["options"]["1"]["text"] == "SIMULATED"
 
@@ -367,7 +371,7 @@ def test_what_is_simulated_says_so(board: dict[str, Any]) -> None:
 def test_links_lead_to_the_other_dashboards_and_carry_the_choice_along() -> None:
     documents = {name: json.loads((FOLDER / f"{name}.json").read_text("utf-8")) for name in NAMES}
     variables = {
-        document["uid"]: {one["name"] for one in document["templating"]["list"]}
+        document["uid"]: {setting["name"] for setting in document["templating"]["list"]}
         for document in documents.values()
     }
     found = set()
@@ -389,13 +393,15 @@ def test_links_lead_to_the_other_dashboards_and_carry_the_choice_along() -> None
 
 
 def test_incidents_are_annotations_at_the_time_the_data_gives(board: dict[str, Any]) -> None:
-    opened = [one for one in board["annotations"]["list"] if one["useValueForTime"]]
-    assert [one["name"] for one in opened] == [
+    opened = [
+        annotation for annotation in board["annotations"]["list"] if annotation["useValueForTime"]
+    ]
+    assert [panel["name"] for panel in opened] == [
         "Opened: critical", "Opened: warning", "Opened: info",
     ]  # fmt: skip
-    for one in opened:
-        assert "trn_incident_opened_timestamp_seconds{" in one["target"]["expr"]
-        assert one["target"]["expr"].endswith(") * 1000")  # milliseconds
+    for panel in opened:
+        assert "trn_incident_opened_timestamp_seconds{" in panel["target"]["expr"]
+        assert panel["target"]["expr"].endswith(") * 1000")  # milliseconds
 
 
 def test_tables_show_what_they_ask_for(board: dict[str, Any]) -> None:
@@ -404,7 +410,11 @@ def test_tables_show_what_they_ask_for(board: dict[str, Any]) -> None:
             continue
         letters = [f"Value #{target['refId']}" for target in panel["targets"]]
         letters = letters if len(letters) > 1 else ["Value"]
-        (options,) = [one["options"] for one in panel["transformations"] if one["id"] == "organize"]
+        (options,) = [
+            transformation["options"]
+            for transformation in panel["transformations"]
+            if transformation["id"] == "organize"
+        ]
         shown = options["renameByName"]
         assert set(letters) == {
             name for name in {**shown, **options["excludeByName"]} if name.startswith("Value")
@@ -413,8 +423,8 @@ def test_tables_show_what_they_ask_for(board: dict[str, Any]) -> None:
         assert len(set(titles)) == len(titles)
         (sort,) = panel["options"]["sortBy"]
         assert sort["displayName"] in titles
-        for one in panel["fieldConfig"]["overrides"]:
-            assert one["matcher"]["options"] in titles
+        for override in panel["fieldConfig"]["overrides"]:
+            assert override["matcher"]["options"] in titles
 
 
 # As shipped
@@ -453,13 +463,13 @@ def test_thresholds_are_the_limits_in_force(setting: str, tmp_path: Path) -> Non
 def thresholds(made: Any) -> list[dict[str, Any]]:
     """The steps of all thresholds in a dashboard."""
     if isinstance(made, list):
-        return [step for one in made for step in thresholds(one)]
+        return [step for panel in made for step in thresholds(panel)]
     if not isinstance(made, dict):
         return []
     return ([made] if made.keys() == {"color", "value"} else []) + thresholds([*made.values()])
 
 
-def test_nobody_needs_the_library_to_have_them() -> None:
+def test_the_library_is_not_needed_for_them() -> None:
     code = (
         "import sys; from trntop.exporters import shipped_dashboards as s; s.read('node');"
         "print('grafana_foundation_sdk' in sys.modules)"

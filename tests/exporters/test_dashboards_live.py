@@ -35,7 +35,7 @@ pytestmark = [needs_prometheus, pytest.mark.xdist_group("servers")]
 
 
 def demo() -> Sequence[View]:
-    """The last seconds of two and a half minutes, in which a card is degraded."""
+    """The last seconds of two and a half minutes, in which an EFA device is degraded."""
     views = list(play(simulate(parse(DEMO), time.time() - 150), Monitor(Settings())))
     return views[-4 * SCRAPES :]
 
@@ -102,7 +102,7 @@ class Pages:
         self._scrapes = dict.fromkeys((page.path for page in Page), 0)
 
     def body(self, path: str) -> bytes:
-        """The page as it is at this scrape; the last one stands."""
+        """The page as it is at this scrape; the last one stays."""
         at = min(self._scrapes[path], len(self._bodies) - 1)
         self._scrapes[path] += 1
         return self._bodies[at][path]
@@ -141,7 +141,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrometheusServe
         with prometheus(folder, scrapes, interval=INTERVAL) as running:
             each = f"min(count_over_time(up[1m])) >= {SCRAPES} and count(up) == {len(scrapes)}"
             running.until(each)
-            assert [one.value for one in running.query("up")] == [1.0] * len(scrapes)
+            assert [series.value for series in running.query("up")] == [1.0] * len(scrapes)
             yield running
     finally:
         web.shutdown()
@@ -149,7 +149,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrometheusServe
         web.server_close()
 
 
-def asked(expr: str) -> str:
+def concrete(expr: str) -> str:
     return substituted(expr.replace("$__rate_interval", WINDOW))
 
 
@@ -158,13 +158,13 @@ def test_every_expression_gives_data_with_the_labels_of_its_legend(
     server: PrometheusServer, name: str
 ) -> None:
     board: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text("utf-8"))
-    empty = [expr for expr in expressions(board) if not server.query(asked(expr))]
+    empty = [expr for expr in expressions(board) if not server.query(concrete(expr))]
     unlabelled = []
     for panel in panels(board):
         for target in panel["targets"]:
             wanted = set(re.findall(r"{{(\w+)}}", target.get("legendFormat", "")))
-            found = server.query(asked(target["expr"]))
-            if any(not wanted <= one.labels.keys() for one in found):
+            found = server.query(concrete(target["expr"]))
+            if any(not wanted <= series.labels.keys() for series in found):
                 unlabelled.append((panel["title"], wanted))
     assert not empty
     assert not unlabelled
@@ -179,8 +179,8 @@ def test_the_labels_that_tables_show_are_there(server: PrometheusServer, name: s
             continue
         found: set[str] = set()
         for target in panel["targets"]:
-            for one in server.query(asked(target["expr"])):
-                found |= one.labels.keys()
+            for series in server.query(concrete(target["expr"])):
+                found |= series.labels.keys()
         *_, organize = panel["transformations"]
         shown = {
             label for label in organize["options"]["renameByName"] if not label.startswith("Value")
@@ -200,23 +200,29 @@ ABSENT = {
 def test_the_incidents_are_those_of_the_view(server: PrometheusServer) -> None:
     board = json.loads((FOLDER / "cluster.json").read_text("utf-8"))
     (panel,) = [
-        one for one in panels(board) if one["title"] == "Open incidents" and one["type"] == "table"
+        panel
+        for panel in panels(board)
+        if panel["title"] == "Open incidents" and panel["type"] == "table"
     ]
-    ranks, since = (server.query(asked(target["expr"])) for target in panel["targets"])
-    assert {(one.labels["kind"], one.value) for one in ranks} == {
+    ranks, since = (server.query(concrete(target["expr"])) for target in panel["targets"])
+    assert {(rank.labels["kind"], rank.value) for rank in ranks} == {
         ("efa_degraded", 3.0), ("latency_regression", 2.0), ("efa_own_rule", 1.0),
     }  # fmt: skip
-    (opened,) = [one.value for one in since if one.labels["kind"] == "efa_own_rule"]
+    (opened,) = [rank.value for rank in since if rank.labels["kind"] == "efa_own_rule"]
     assert opened == 1000 * (NOON - 60)
 
 
-def test_health_and_ignorance_are_told_apart(server: PrometheusServer) -> None:
+def test_healthy_and_unknown_are_distinguished(server: PrometheusServer) -> None:
     board = json.loads((FOLDER / "cluster.json").read_text("utf-8"))
-    (panel,) = [one for one in panels(board) if one["title"] == "Rules and their open incidents"]
+    (panel,) = [
+        panel for panel in panels(board) if panel["title"] == "Rules and their open incidents"
+    ]
     (target,) = panel["targets"]
-    found = {one.labels["kind"]: one.value for one in server.query(asked(target["expr"]))}
+    found = {
+        series.labels["kind"]: series.value for series in server.query(concrete(target["expr"]))
+    }
     assert found.keys() == {rule.kind for rule in RULEBOOK} | {"efa_own_rule"}
     assert found["efa_degraded"] == 1
     assert found["hang"] == 0
-    only_rare = asked(target["expr"]).replace('job=~".+"', 'job=~"no such"')
-    assert {one.value for one in server.query(only_rare)} == {-1.0}
+    only_rare = concrete(target["expr"]).replace('job=~".+"', 'job=~"no such"')
+    assert {series.value for series in server.query(only_rare)} == {-1.0}

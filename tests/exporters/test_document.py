@@ -45,7 +45,7 @@ def test_outline() -> None:
         "schema", "time", "simulated", "ended", "cluster", "nodes", "incidents",
         "judged_from", "rules", "problems",
     ]  # fmt: skip
-    assert found["cluster"] is None, "each node speaks for itself"
+    assert found["cluster"] is None, "each node reports for itself"
     assert (found["schema"], found["time"], found["simulated"]) == (1, NOON, True)
     assert [node["node"] for node in found["nodes"]] == ["trn-000", "trn-001"]
     node = found["nodes"][0]
@@ -89,7 +89,7 @@ def test_every_column_is_there_under_its_name_and_key() -> None:
         (core["device"], core["core"], core["physical_core"]) for core in node["physical_cores"]
     ]
     assert physical == [(index // 4, index % 4, index) for index in range(8)]
-    assert [card["device"] for card in node["efa"]] == ["rdmap16s27", "rdmap32s27"]
+    assert [efa_device["device"] for efa_device in node["efa"]] == ["rdmap16s27", "rdmap32s27"]
     assert node["efa"][0]["link"]["driver"] == "2.17.3g"
     assert [job["job"] for job in node["jobs"]] == ["pretrain-13b"]
     assert node["runtimes"][0]["pid"] == 4711
@@ -136,7 +136,7 @@ def test_a_job_that_announced_its_stage() -> None:
     assert found["jobs"][0]["stage"] == {"phase": "checkpointing", "since": NOON - 5}
 
 
-def test_hbm_bandwidth_without_a_profile_says_why() -> None:
+def test_hbm_bandwidth_without_a_profile_has_a_reason() -> None:
     node = written(make_view(1, states={PROFILES: State.DOWN}))["nodes"][0]
     why = "no profile of train_step.neff: trntop profile add FILE"
     assert node["absent"]["node_hbm_bandwidth_ratio"] == why
@@ -160,7 +160,7 @@ def test_a_physical_core_that_is_switched_off_moves_no_other() -> None:
     assert [core["core"] for core in found] == [0, 1, 2, 3, 1, 2, 3]
 
 
-def test_unknown_is_null_among_siblings_and_missing_alone() -> None:
+def test_unknown_is_null_among_peers_and_missing_alone() -> None:
     node = written(
         make_view(
             1,
@@ -173,7 +173,7 @@ def test_unknown_is_null_among_siblings_and_missing_alone() -> None:
     )["nodes"][0]
     values = [core["neuroncore_utilization_ratio"] for core in node["cores"]]
     assert values == [0.25, None, None, 0]
-    assert all("efa_tx_bytes_total" not in card for card in node["efa"])
+    assert all("efa_tx_bytes_total" not in efa_device for efa_device in node["efa"])
     assert "node_vcpus" not in node["values"]
     assert not {"efa_tx_bytes_total", "node_vcpus"} & set(node["provenance"])
 
@@ -194,14 +194,14 @@ def test_stale_source_takes_its_values() -> None:
     assert "efa_tx_bytes_total" in node["efa"][0]
 
 
-def test_reasons_for_absence_are_told() -> None:
+def test_reasons_for_absence_are_shown() -> None:
     node = make_node()
     frame = dataclasses.replace(node.frame, reasons={"node_vcpus": "not permitted"})
     found = written(view_of(dataclasses.replace(node, frame=frame)))["nodes"][0]
     assert found["absent"] == {"node_vcpus": "not permitted"}
 
 
-def test_simulated_node_says_so_at_every_value() -> None:
+def test_a_simulated_node_is_marked_at_every_value() -> None:
     found = written(view_of(make_node(0), make_node(1, simulated=True)))
     real, simulated = found["nodes"]
     assert found["simulated"]
@@ -220,7 +220,7 @@ def test_empty_and_bare() -> None:
     assert node["phase"] is node["compilation"] is None
 
 
-def test_what_an_engine_tells_of_all_nodes() -> None:
+def test_what_a_backend_reports_of_all_nodes() -> None:
     whole = ClusterTotals(
         nodes=31250,
         chosen=True,
@@ -260,21 +260,21 @@ def test_parts_that_the_inventory_half_knows() -> None:
         (0, 0),
         (None, None),
     ]
-    assert [(one["pid"], one["error"]) for one in found["runtimes"]] == [
+    assert [(runtime["pid"], runtime["error"]) for runtime in found["runtimes"]] == [
         (4711, None),
         (99, "permission denied"),
     ]
 
 
-def test_who_was_given_what() -> None:
+def test_allocations_by_holder() -> None:
     node = make_node()
-    assert written(view_of(node))["nodes"][0]["allocations"] is None, "no scheduler tells"
-    given = (
+    assert written(view_of(node))["nodes"][0]["allocations"] is None, "no scheduler reports"
+    allocated = (
         Allocation("4711", whole=True),
         Allocation(namespace="ml", pod="train-0", container="main", cores=(1, 2)),
     )
-    for known, count in (((), 0), (given, 2)):
-        inventory = dataclasses.replace(node.inventory, allocations=known)
+    for shown_, count in (((), 0), (allocated, 2)):
+        inventory = dataclasses.replace(node.inventory, allocations=shown_)
         found = written(view_of(dataclasses.replace(node, inventory=inventory)))["nodes"][0]
         assert len(found["allocations"]) == count
     job, pod = found["allocations"]
@@ -300,7 +300,7 @@ def test_incident() -> None:
         "closed_at": NOON,
         "detected_at": None,
         "returns": 0,
-        "summary": "EFA card rdmap32s27 on trn-001 retransmits 2.1 % (siblings 0.0 %)",
+        "summary": "rdmap32s27 on trn-001: 2.1 % retransmits (peers 0.0 %)",
         "next_step": NEXT_STEPS["comm_bound"],
         "runbook": "docs/runbooks/comm_bound.md",
         "evidence": [

@@ -1,4 +1,4 @@
-"""The hand-over report: what stands where, and that foreign text stays text."""
+"""The hand-over report: its order, and that foreign text stays text."""
 
 import dataclasses
 import html
@@ -60,7 +60,7 @@ def test_open_incidents_come_first_the_worst_before_the_rest() -> None:
     assert text.index("### 1. Hang, critical, for 1 min") < text.index("### 2. Comm bound, warning")
     assert text.index("### 2.") < text.index("## Closed (1)") < text.index("## Offending nodes")
     assert (
-        "\nEFA card rdmap32s27 on trn-001 retransmits 2.1 % (siblings 0.0 %)\n\n"
+        "\nrdmap32s27 on trn-001: 2.1 % retransmits (peers 0.0 %)\n\n"
         "- Since 2025-11-20 11:50:00 UTC (detected after 8 s, recurred 2 times)\n"
         "- Location: trn-001, efa:rdmap32s27, job pretrain-13b\n"
         "- trn-001: comm share 31 % of step time\n"
@@ -73,14 +73,14 @@ def test_open_incidents_come_first_the_worst_before_the_rest() -> None:
     assert names == ["from, UTC", "duration", "kind", "severity", "location", "summary"]
     assert [len(cell) for cell in rule.split("|")[:6]] == [len(c) for c in title.split("|")[:6]]
     assert row.startswith(
-        "| 2025-11-20 10:00:00 | 1 h      | Straggler | warning  | trn-001, efa:rdmap32s27 | EFA"
+        "| 2025-11-20 10:00:00 | 1 h      | Straggler | warning  | trn-001, efa:rdmap32s27 | "
     )
     assert "| trn-001 | 2         | Straggler, Comm bound |" in text
 
 
-def test_an_acknowledged_incident_says_since_when() -> None:
-    seen, other = make_incident("hang"), make_incident("ecc_uncorrected", node="trn-002")
-    text = page(seen, other, acknowledged={seen.id: NOON - 30})
+def test_an_acknowledged_incident_shows_since_when() -> None:
+    first, other = make_incident("hang"), make_incident("ecc_uncorrected", node="trn-002")
+    text = page(first, other, acknowledged={first.id: NOON - 30})
     assert text.count("- Acknowledged 2025-11-20 11:59:30 UTC\n") == 1
 
 
@@ -115,13 +115,13 @@ def test_sources_that_are_down_are_listed() -> None:
     assert "- steps of 1 node (trn-000), starting" in text
 
 
-def test_what_was_reserved_is_said() -> None:
+def test_the_choice_is_reported() -> None:
     text = page(chosen="of the kind hang")
     assert "- Only incidents of the kind hang\n" in text
     assert "HEALTHY: no selected open incidents." in text
 
 
-def test_simulated_values_say_so() -> None:
+def test_simulated_values_are_marked() -> None:
     text = page(last=make_view(2, simulated=True))
     assert text.splitlines()[2] == "**SIMULATED**: these values come from a simulator."
 

@@ -1,4 +1,4 @@
-"""A real Prometheus scrapes: the agent over the demo, and names that nobody should give."""
+"""A real Prometheus scrapes: the agent over the demo, and names that should not be used."""
 
 import re
 import subprocess
@@ -80,7 +80,7 @@ def test_the_agent_over_the_demo(
         wanted = {name for name in records - {HELD} if ":trn_incident" not in name}
         real.until(
             'group by (__name__) ({__name__=~".+:.+:.+"})',
-            lambda found: {one.labels["__name__"] for one in found} >= wanted,
+            lambda found: {series.labels["__name__"] for series in found} >= wanted,
         )
         assert [rule["lastError"] for rule in real.rules() if rule["health"] != "ok"] == []
         assert [target["lastError"] for target in real.targets()] == [""] * len(JOBS)
@@ -120,9 +120,9 @@ def test_any_name_can_be_scraped(written: Format, tmp_path: Path) -> None:
         (count,) = real.query("scrape_samples_scraped")
         series = [line for line in page.decode().split("\n") if line and line[0] != "#"]
         assert count.value == len(series)
-        told = {one.labels["training_job"] for one in real.query("trn_job_step")}
+        reported_jobs = {series.labels["training_job"] for series in real.query("trn_job_step")}
         # Two that differ beyond the cut, or in what is not shown, are one.
-        assert told == {clean(job, 128) for job in jobs} | {"one"}
-        nodes = {one.labels["node"] for one in real.query("trn_instance_info")}
+        assert reported_jobs == {clean(job, 128) for job in jobs} | {"one"}
+        nodes = {series.labels["node"] for series in real.query("trn_instance_info")}
         assert nodes == {name.replace("\udcff", "?") for name in NAMES} | {"trn-001"}
         assert real.complaints() == []

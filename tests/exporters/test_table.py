@@ -72,9 +72,9 @@ def test_one_node_shows_its_parts() -> None:
     device = row(text, "1")
     assert device[:9] == ["1", "61d", "58.6d", "96.0", "38d", "1,102d", "34d", "60", "0"]
     assert device[9:] == ["0", "1", "01:1e.0", "rdmap32s27"]
-    card = row(text, "rdmap16s27")
-    assert card[:6] == ["rdmap16s27", "160d", "152d", "200d", "100d", "0.0d"]
-    assert card[6:] == ["0d", "0d", "0d", "0d", "0"]
+    efa_device = row(text, "rdmap16s27")
+    assert efa_device[:6] == ["rdmap16s27", "160d", "152d", "200d", "100d", "0.0d"]
+    assert efa_device[6:] == ["0d", "0d", "0d", "0d", "0"]
     process = row(text, "python3")
     assert process[:6] == ["python3", "train.py", "4711", "0-1", "0-7", "200"]
     assert process[-2:] == ["2.30.51", "train_step.neff*"]
@@ -91,7 +91,7 @@ def test_lost_efa_devices_are_marked() -> None:
     assert row(text, "rdmap32s27")[-1] != "lost"
 
 
-def test_a_card_whose_link_is_down_and_a_device_that_complains() -> None:
+def test_an_efa_device_whose_link_is_down_and_a_device_with_errors() -> None:
     node = make_node()
     inventory = dataclasses.replace(
         node.inventory,
@@ -138,17 +138,17 @@ def test_an_estimated_communication_share_is_a_range() -> None:
     assert "– comm: steps: none" in shown(view)
 
 
-def test_what_is_missing_says_why() -> None:
+def test_missing_values_have_a_reason() -> None:
     silent = {PROFILES: State.DOWN, TENSOR_ENGINE: State.DOWN}
-    one = make_node(0, states=silent, reason="needs SDK 2.25")
-    text = shown(view_of(one, make_node(1)))
+    node = make_node(0, states=silent, reason="needs SDK 2.25")
+    text = shown(view_of(node, make_node(1)))
     assert "~ HBM bw: no profile of train_step.neff: trntop profile add FILE (trn-000)" in text
     assert "– TE: tensor-engine: needs SDK 2.25 (trn-000)" in text
     text = shown(view_of(*(make_node(index, states=silent, reason="x") for index in range(3))))
     assert "– TE: tensor-engine: x\n" in text
 
 
-def test_reasons_of_sources_stand_below_or_beside() -> None:
+def test_reasons_of_sources_are_below_or_next_to_them() -> None:
     text = shown(make_view(1, states={EFA_SOURCE: State.DOWN}, reason="no such directory"))
     assert re.search(r"^efa +down +14 s +1 s  no such directory$", text, re.MULTILINE)
     text = shown(make_view(1, states={EFA_SOURCE: State.DOWN}, reason="why " * 40), 80)
@@ -162,7 +162,7 @@ def test_parts_without_values() -> None:
     assert row(text, "0")[1:5] == ["–"] * 4
 
 
-def test_the_job_that_communicates_most_stands_for_the_node() -> None:
+def test_the_job_that_communicates_most_represents_the_node() -> None:
     view = make_view(
         2,
         jobs=("a", "b", "c"),
@@ -174,7 +174,7 @@ def test_the_job_that_communicates_most_stands_for_the_node() -> None:
     assert row(shown(view, 120), "trn-000")[9:] == ["40r", "15r", "5.00r"]
 
 
-def test_nothing_heard() -> None:
+def test_no_data() -> None:
     assert shown(make_view(0)) == "trntop  12:00:00 UTC  0 nodes  no data yet\n"
 
 
@@ -221,7 +221,7 @@ def test_a_line_per_job() -> None:
     text = shown(make_view(2, jobs=("a",), columns=columns), 120)
     assert "loss" not in text
     assert "MFU" not in text
-    assert row(text, "a")[2] == "4.00d", "by the pace of the log"
+    assert row(text, "a")[2] == "4.00d", "by the step rate of the log"
     assert row(text, "trn-000")[-1] == "4.00d"
 
 
@@ -232,7 +232,7 @@ def test_an_idle_machine_has_no_floor() -> None:
     assert "– comm: steps: down" in text
 
 
-def test_cards_in_natural_order() -> None:
+def test_efa_devices_in_natural_order() -> None:
     node = make_node(0, efa=8)
     keys = {**node.inventory.keys, Entity.EFA: tuple(sorted(node.inventory.of(Entity.EFA)))}
     inventory = dataclasses.replace(node.inventory, keys=keys)
@@ -240,7 +240,7 @@ def test_cards_in_natural_order() -> None:
     assert text.index("rdmap16s27") < text.index("rdmap96s27") < text.index("rdmap112s27")
 
 
-def test_open_incidents_stand_above_the_fleet() -> None:
+def test_open_incidents_are_above_the_fleet() -> None:
     closed = make_incident("hang", closed_at=NOON)
     text = shown(make_view(2, incidents=[CRITICAL, closed]))
     assert text.index("● critical  Node silent  trn-001") < text.index("trn-000")
@@ -254,14 +254,14 @@ def test_report() -> None:
     ]
     assert incidents_text(incidents, 90, utc=True).splitlines() == [
         "11:59:00  ▲ warning   Comm bound for 4 min 20 s  trn-001 efa:rdmap32s27 pretrain-13b",
-        "          EFA card rdmap32s27 on trn-001 retransmits 2.1 % (siblings 0.0 %)",
+        "          rdmap32s27 on trn-001: 2.1 % retransmits (peers 0.0 %)",
         "            - trn-001: comm share 31 % of step time",
         "            - 16 nodes wait 0.9 s a step",
         "          Next step: Check retransmits and rails on the EFA screen; then batch size and",
         "          bucket sizes.",
         "          Runbook: trntop rules comm_bound",
         "11:59:00  ● critical  Node silent  trn-001",
-        "          EFA card rdmap32s27 on trn-001 retransmits 2.1 % (siblings 0.0 %)",
+        "          rdmap32s27 on trn-001: 2.1 % retransmits (peers 0.0 %)",
         "            - trn-001: comm share 31 % of step time",
         "            - 16 nodes wait 0.9 s a step",
         "          Next step: Check that the node is up, neuron-monitor is running and the network",
@@ -271,7 +271,7 @@ def test_report() -> None:
     ]
 
 
-def test_report_says_when_it_was_noticed_and_how_often_it_came_back() -> None:
+def test_the_report_has_the_detection_time_and_the_number_of_returns() -> None:
     incident = dataclasses.replace(
         make_incident(closed_at=NOON), detected_at=NOON - 48, returns=2, evidence=()
     )

@@ -4,7 +4,7 @@
 The array follows the neuron-ls user guide and public captures. Of the object that newer versions
 write, only that it has fields of the instance above the devices is public: the rest is a guess.
 
-The environment variable FAKE_NEURON_LS says how it behaves:
+The environment variable FAKE_NEURON_LS sets its behavior:
 
     array          an array of devices for -j (the default)
     object         an object that holds it for --output-format json; -j is unknown

@@ -66,7 +66,7 @@ def core_memory() -> dict[str, Any]:
     return {str(core): categories for core in range(DEVICES * CORES_PER_DEVICE)}
 
 
-def runtime_group(kind: str, beat: int) -> dict[str, Any]:
+def runtime_group(kind: str, tick: int) -> dict[str, Any]:
     match kind:
         case "neuroncore_counters":
             return {"neuroncores_in_use": core_values()}
@@ -74,7 +74,7 @@ def runtime_group(kind: str, beat: int) -> dict[str, Any]:
             latency = {"p0": 0.01, "p50": 0.02, "p99": 0.03, "p100": 0.04}
             return {
                 "error_summary": {"generic": 0, "numerical": 0, "hardware": 0},
-                "execution_summary": {"completed": 10 + beat % 3, "timed_out": 0},
+                "execution_summary": {"completed": 10 + tick % 3, "timed_out": 0},
                 "latency_stats": {"total_latency": latency, "device_latency": latency},
             }
         case "memory_used":
@@ -108,7 +108,7 @@ def system_group(kind: str) -> dict[str, Any]:
     raise SystemExit(f"unknown metric type: {kind!r}")
 
 
-def report(config: dict[str, Any], period: float, beat: int, *, driver: bool) -> dict[str, Any]:
+def report(config: dict[str, Any], period: float, tick: int, *, driver: bool) -> dict[str, Any]:
     frame = {"period": period, "error": ""}
     runtimes = [
         {
@@ -117,7 +117,7 @@ def report(config: dict[str, Any], period: float, beat: int, *, driver: bool) ->
             "neuron_runtime_tag": "4242",
             "error": "",
             "report": {
-                group["type"]: runtime_group(group["type"], beat) | frame
+                group["type"]: runtime_group(group["type"], tick) | frame
                 for group in runtime["metrics"]
             },
         }
@@ -240,21 +240,21 @@ def run(fault: str, numbers: list[int], config: dict[str, Any], period: float) -
         case "flood-stderr":
             threading.Thread(target=flood, daemon=True).start()
     step = 10 * period if fault == "slow" else period
-    beat = 0
+    tick = 0
     due = time.monotonic()
     while True:
-        if fault == "exit-after" and beat == numbers[0]:
+        if fault == "exit-after" and tick == numbers[0]:
             complain_and_exit(numbers[1])
-        if fault == "hang-after" and beat == numbers[0]:
+        if fault == "hang-after" and tick == numbers[0]:
             wait_for_ever()
-        emit(fault, numbers, config, step if beat else TINY, beat)
-        beat += 1
+        emit(fault, numbers, config, step if tick else TINY, tick)
+        tick += 1
         due += step
         time.sleep(max(0.0, due - time.monotonic()))
 
 
-def emit(fault: str, numbers: list[int], config: dict[str, Any], period: float, beat: int) -> None:
-    payload = report(config, period, beat, driver=fault != "no-driver")
+def emit(fault: str, numbers: list[int], config: dict[str, Any], period: float, tick: int) -> None:
+    payload = report(config, period, tick, driver=fault != "no-driver")
     if fault == "big":
         payload["padding"] = "x" * 300_000
     line = json.dumps(payload, separators=(",", ":")).encode()

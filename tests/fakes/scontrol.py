@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""A SIMULATED scontrol: what it says of one job, in the form of Slurm 23.11.
+"""A SIMULATED scontrol: its output on one job, in the form of Slurm 23.11.
 
-The environment variable FAKE_SCONTROL says how it behaves:
+The environment variable FAKE_SCONTROL sets its behavior:
 
     running      a job on NODES (the default)
     pending      a job that waits for resources
     array        two tasks of a job array, each on nodes of its own
-    forgotten    no such job: exits with code 1 and says why on standard error
+    forgotten    no such job: exits with code 1 and the reason on standard error
     hostile      a name with control characters, and a list of nodes that is none
     hang         writes nothing, and holds on through SIGTERM
     huge         writes without end

@@ -65,30 +65,30 @@ def descriptors() -> int:
 
 def efa_tree(
     root: Path,
-    cards: int = 16,
+    count: int = 16,
     driver: str = "2.17.3g",
     mellanox: bool = True,
     rate: int = 200,
 ) -> list[str]:
-    """EFA cards, their names in order; each counter of card `n` starts at 1000 * (n + 1).
+    """EFA devices, their names in order; each counter of device `n` starts at 1000 * (n + 1).
 
     Args:
         root: where `sys` is made.
-        cards: how many, two to a PCI bus.
+        count: how many, two to a PCI bus.
         driver: version; before 2.17.0 there are no SRD counters.
-        mellanox: whether a card of another maker stands beside them.
+        mellanox: whether there is a device of another vendor too.
         rate: Gb/s.
     """
     write(root / "sys/module/efa/version", driver)
-    names = [efa_card(root, index, driver, rate) for index in range(cards)]
+    names = [efa_device(root, index, driver, rate) for index in range(count)]
     if mellanox:
         folder = _pci_device(root, 0x90, 0, "ibp144s0", "0x15b3", "0x101b")
         write(folder / "ports/1/hw_counters/out_of_buffer", 0)
     return sorted(names)
 
 
-def efa_card(root: Path, index: int, driver: str, rate: int = 200) -> str:
-    """One card, its name."""
+def efa_device(root: Path, index: int, driver: str, rate: int = 200) -> str:
+    """One EFA device, its name."""
     bus, slot = 16 * (1 + index // 2), 27 + index % 2
     name = f"rdmap{bus}s{slot}"
     folder = _pci_device(root, bus, slot, name, "0x1d0f", "0xefa2", numa_node=index // 8)
@@ -110,23 +110,23 @@ def efa_card(root: Path, index: int, driver: str, rate: int = 200) -> str:
     return name
 
 
-def efa_counter(root: Path, card: str, name: str) -> Path:
-    """The file of a counter, wherever it stands."""
-    folder = root / "sys/class/infiniband" / card
+def efa_counter(root: Path, device: str, name: str) -> Path:
+    """The file of a counter in either folder."""
+    folder = root / "sys/class/infiniband" / device
     port = folder / "ports/1/hw_counters" / name
     return port if port.exists() else folder / "hw_counters" / name
 
 
-def remove_card(root: Path, card: str) -> None:
-    """The card vanishes."""
-    link = root / "sys/class/infiniband" / card
+def remove_efa_device(root: Path, device: str) -> None:
+    """The EFA device vanishes."""
+    link = root / "sys/class/infiniband" / device
     shutil.rmtree(link.resolve())
     link.unlink()
 
 
-def reset_card(root: Path, card: str) -> None:
-    """All its counters start anew."""
-    folder = root / "sys/class/infiniband" / card
+def reset_efa_device(root: Path, device: str) -> None:
+    """All its counters restart at 0."""
+    folder = root / "sys/class/infiniband" / device
     for path in (*folder.glob("ports/1/hw_counters/*"), *folder.glob("hw_counters/*")):
         write(path, 0)
 
@@ -277,7 +277,7 @@ def _counter(folder: Path, total: int, peak: bool = False) -> None:
 
 
 def trn2_48xlarge(root: Path) -> None:
-    """16 devices of 8 physical cores each, 16 EFA cards, and a card of another maker.
+    """16 devices of 8 physical cores each, 16 EFA devices, and a device of another vendor.
 
     `/proc` is this machine's own.
     """

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A SIMULATED training loop of one rank: it sleeps where a real one would compute.
 
-It reports by `trntop.steps`, as the environment says, and prints one JSON line when it is done:
+It reports by `trntop.steps`, by its environment, and prints one JSON line when it is done:
 the `seconds` that it took and the records `lost`.
 
     training_loop.py STEPS [SECONDS]

@@ -11,7 +11,7 @@ def test_members_by_key() -> None:
     assert axis.find("c") is None
 
 
-def test_places_on_an_older_axis() -> None:
+def test_indices_on_an_older_axis() -> None:
     old = Axis(["a", "b", "c"])
     assert Axis(["c", "new", "a"]).indices_in(old).tolist() == [2, -1, 0]
     assert Axis([]).indices_in(old).tolist() == []
@@ -39,7 +39,7 @@ def test_what_is_no_part(key: object) -> None:
 
 def test_parts_on_an_older_axis() -> None:
     old = parts((0, 1, 2), (5, 6), nodes="ab")
-    # A device of `a` is gone, `x` is new, `b` is as it was but stands elsewhere.
+    # A device of `a` is gone, `x` is new, `b` is as it was but has another index.
     new = PartAxis(Axis("axb"), [(0, 2, 3), (5,), (5, 6)])
     assert new.indices_in(old).tolist() == [0, 2, -1, -1, 3, 4]
     assert old.indices_in(old).tolist() == [0, 1, 2, 3, 4]

@@ -45,10 +45,10 @@ def test_a_process_on_two_cores_spreads_its_executions() -> None:
 
 
 def test_a_core_that_only_holds_memory_moves_nothing() -> None:
-    one = runtime(
+    loaded = runtime(
         utilization={0: 99.0, 1: 0.0}, memory={0: GIB, 1: GIB}, period=5.482, completed=100
     )
-    columns = view(monitor_reading(report(one), 1.0)).frame.columns
+    columns = view(monitor_reading(report(loaded), 1.0)).frame.columns
     assert columns["neuroncore_hbm_bandwidth_ratio"] == pytest.approx([0.3199, 0.0], abs=5e-5)
 
 
@@ -108,7 +108,7 @@ def test_weights_that_cannot_be_read_so_often_give_no_floor() -> None:
     assert "device_hbm_bandwidth_floor_ratio" not in frame.columns
 
 
-def test_without_a_profile_it_is_absent_and_says_what_helps() -> None:
+def test_without_a_profile_it_is_absent_with_a_remedy() -> None:
     frame = view(monitor_reading(report(golden_runtime()), 1.0), profiles=()).frame
     assert "node_hbm_bytes_per_second" not in frame.columns
     why = frame.why_absent("neuroncore_hbm_bandwidth_ratio")
@@ -127,7 +127,7 @@ def test_one_process_without_a_profile_leaves_the_sums_absent() -> None:
     assert frame.why_absent("node_hbm_bandwidth_ratio").startswith("no profile of other.neff")
 
 
-def test_several_programs_of_one_process_cannot_be_told_apart() -> None:
+def test_several_programs_of_one_process_cannot_be_distinguished() -> None:
     busy = golden_runtime()
     models = busy["report"]["memory_used"]["loaded_models"]  # type: ignore[index]
     models.append({"name": "b.neff", "uuid": "v", "is_running": True})

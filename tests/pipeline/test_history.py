@@ -71,7 +71,7 @@ def test_a_job_that_is_gone_is_forgotten() -> None:
     assert history.scalar("job/x", 10)[0].tolist() == []
 
 
-def test_scalars_have_gaps_where_nothing_was_said() -> None:
+def test_scalars_have_gaps_where_nothing_was_reported() -> None:
     history = History(seconds=10, coarse=4, step=2)
     history.append(cluster(0), {"job/x": 1.0})
     history.append(cluster(1))

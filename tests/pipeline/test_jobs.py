@@ -20,7 +20,7 @@ POD = Allocation(namespace="ml", pod="train-0", container="main")
 
 
 @pytest.mark.parametrize(
-    ("given", "shown"),
+    ("allocated", "shown"),
     [
         (None, ""),
         ((), "nobody"),
@@ -36,8 +36,8 @@ POD = Allocation(namespace="ml", pod="train-0", container="main")
         ),
     ],
 )
-def test_whom_the_node_was_given_to(given: tuple[Allocation, ...] | None, shown: str) -> None:
-    inventory = dataclasses.replace(make_node(0, 2, 2).inventory, allocations=given)
+def test_the_allocation_of_the_node(allocated: tuple[Allocation, ...] | None, shown: str) -> None:
+    inventory = dataclasses.replace(make_node(0, 2, 2).inventory, allocations=allocated)
     assert holders(inventory) == shown
 
 
@@ -81,9 +81,9 @@ def test_the_phase_of_a_job() -> None:
     assert [stage(job) for job in ("", "pretrain-13b", "other", "gone")] == [
         Stage.TRAINING, Stage.TRAINING, Stage.COMPILING, None,
     ]  # fmt: skip
-    said = Phase(Stage.CHECKPOINTING, NOON, "it says so", Provenance.REPORTED)
+    reported = Phase(Stage.CHECKPOINTING, NOON, "it says so", Provenance.REPORTED)
     node = make_node(3)
-    announcing = NodeView(node.inventory, dataclasses.replace(node.frame, phase=said))
+    announcing = NodeView(node.inventory, dataclasses.replace(node.frame, phase=reported))
     cluster = view_of(make_node(0), make_node(2), announcing).cluster
     assert stage("pretrain-13b") is Stage.CHECKPOINTING
     phase = Phase(Stage.EVALUATING, NOON, "executions continue without steps")

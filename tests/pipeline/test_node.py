@@ -65,7 +65,7 @@ def test_fresh_late_stale() -> None:
     assert stale.age() == 4.0
 
 
-def test_what_a_collector_says_stands_until_the_next_reading() -> None:
+def test_the_status_of_a_collector_is_kept_until_the_next_reading() -> None:
     m = monitor()
     m.status(Status("n", "neuron-monitor", State.DOWN, "not installed", {"starts": 1}))
     down = at(m, 0.0)
@@ -77,7 +77,7 @@ def test_what_a_collector_says_stands_until_the_next_reading() -> None:
     assert source.counts == {"readings": 1, "starts": 1}
 
 
-def test_fault_10_undecodable_payloads_are_counted_and_the_last_good_one_stands() -> None:
+def test_fault_10_undecodable_payloads_are_counted_and_the_last_good_one_is_kept() -> None:
     m = monitor(
         monitor_reading(report(runtime()), 0.0), Reading("n", "neuron-monitor", 1.0, b"garbage")
     )
@@ -89,7 +89,7 @@ def test_fault_10_undecodable_payloads_are_counted_and_the_last_good_one_stands(
     assert at(m, 9.0).frame.columns == {}
 
 
-def test_a_source_that_speaks_but_sees_no_devices_is_down() -> None:
+def test_a_source_that_reports_no_devices_is_down() -> None:
     hardware = {"neuron_device_count": 0, "error": "no driver"}
     m = monitor(monitor_reading(report(neuron_hardware_info=hardware), 0.0))
     view = at(m, 0.0)
@@ -110,14 +110,14 @@ def test_totals_accumulate_the_period_counts() -> None:
     assert at(m, 2.0).frame.value("node_executions_completed_total") == 30
 
 
-def card(tx: float, resent: float = 0.0) -> dict[str, float]:
-    return {"tx_bytes": tx, "tx_pkts": tx / 1000, "retrans_pkts": resent}
+def efa_columns(tx: float, retransmits: float = 0.0) -> dict[str, float]:
+    return {"tx_bytes": tx, "tx_pkts": tx / 1000, "retrans_pkts": retransmits}
 
 
 def test_rates_of_counters() -> None:
     m = monitor(
-        efa_reading(efa_payload(a=card(0), b=card(5e9)), 0.0),
-        efa_reading(efa_payload(a=card(2e9, 20_000), b=card(6e9)), 2.0),
+        efa_reading(efa_payload(a=efa_columns(0), b=efa_columns(5e9)), 0.0),
+        efa_reading(efa_payload(a=efa_columns(2e9, 20_000), b=efa_columns(6e9)), 2.0),
     )
     view = at(m, 2.0)
     assert view.frame.columns["efa_tx_bytes_per_second"].tolist() == [1e9, 0.5e9]
@@ -129,26 +129,27 @@ def test_rates_of_counters() -> None:
 @pytest.mark.parametrize("after", [0.0, 4.999e9, 1e18])
 def test_fault_15_a_reset_or_a_jump_gives_no_rate(after: float) -> None:
     m = monitor(
-        efa_reading(efa_payload(a=card(5e9)), 0.0), efa_reading(efa_payload(a=card(after)), 1.0)
+        efa_reading(efa_payload(a=efa_columns(5e9)), 0.0),
+        efa_reading(efa_payload(a=efa_columns(after)), 1.0),
     )
     view = at(m, 1.0)
     assert np.isnan(view.frame.columns["efa_tx_bytes_per_second"]).all()
     assert view.frame.value("node_efa_tx_bytes_per_second") is None
-    m.feed(efa_reading(efa_payload(a=card(after + 1e9)), 2.0))
+    m.feed(efa_reading(efa_payload(a=efa_columns(after + 1e9)), 2.0))
     if after < 1e18:
         assert at(m, 2.0).frame.columns["efa_tx_bytes_per_second"].tolist() == [1e9]
 
 
-def test_a_lost_card_stays_listed_and_returns() -> None:
-    both = efa_payload(a=card(1e9), b=card(1e9))
-    m = monitor(efa_reading(both, 0.0), efa_reading(efa_payload(b=card(2e9)), 1.0))
+def test_a_lost_efa_device_stays_listed_and_returns() -> None:
+    both = efa_payload(a=efa_columns(1e9), b=efa_columns(1e9))
+    m = monitor(efa_reading(both, 0.0), efa_reading(efa_payload(b=efa_columns(2e9)), 1.0))
     view = at(m, 1.0)
     assert view.inventory.of(Entity.EFA) == ("a", "b")
     totals = view.frame.columns["efa_tx_bytes_total"]
     assert np.isnan(totals[0])
     assert totals[1] == 2e9
     assert view.frame.columns["efa_tx_bytes_per_second"][1] == 1e9
-    m.feed(efa_reading(both | efa_payload(a=card(5e9), b=card(3e9)), 2.0))
+    m.feed(efa_reading(both | efa_payload(a=efa_columns(5e9), b=efa_columns(3e9)), 2.0))
     rates = at(m, 2.0).frame.columns["efa_tx_bytes_per_second"]
     assert np.isnan(rates[0])
     assert rates[1] == 1e9
@@ -164,14 +165,14 @@ def test_ranks_of_a_job_are_merged() -> None:
     assert view.inventory.of(Entity.JOB) == ("job", "other")
     assert view.frame.columns["job_comm_share_ratio"].tolist() == [0.2, 0.5]
     assert view.frame.columns["job_ranks"].tolist() == [2, 1]
-    # Rank 1 goes on, rank 0 does not: the mean is of those that speak.
+    # Rank 1 goes on, rank 0 does not: the mean is of those that report.
     m.feed(step_reading(15.0, rank=1, comm=0.6, exposed=0.2))
     view = at(m, 16.0)
     assert view.inventory.of(Entity.JOB) == ("job",)
     assert view.frame.columns["job_comm_share_ratio"].tolist() == [0.15]
 
 
-def test_a_slow_job_stands_beside_a_fast_one() -> None:
+def test_a_slow_job_and_a_fast_one() -> None:
     m = monitor(
         step_reading(0.0, job="slow", seconds=60.0, comm=6.0),
         *(step_reading(float(t), job="fast", seconds=1.0, comm=0.1) for t in range(0, 100, 1)),
@@ -191,7 +192,7 @@ def test_fault_13_another_logical_core_size_rebuilds_the_topology() -> None:
     assert after.frame.columns["neuroncore_utilization_ratio"].tolist() == [0.5, 1.0, 0.0, 0.0]
 
 
-def test_groups_that_come_at_their_own_pace_are_kept() -> None:
+def test_groups_with_their_own_interval_are_kept() -> None:
     m = monitor(monitor_reading(report(runtime()), 0.0))
     partial = report(runtime())
     del partial["system_data"]
@@ -204,13 +205,13 @@ def test_groups_that_come_at_their_own_pace_are_kept() -> None:
 
 def test_the_clock_is_set_back_an_hour() -> None:
     m = monitor(
-        efa_reading(efa_payload(a=card(1e9)), 10_000.0),
-        efa_reading(efa_payload(a=card(2e9)), 6_400.0),
+        efa_reading(efa_payload(a=efa_columns(1e9)), 10_000.0),
+        efa_reading(efa_payload(a=efa_columns(2e9)), 6_400.0),
     )
     view = at(m, 6_400.0)
     assert view.age() == 0.0
     assert "efa_tx_bytes_per_second" not in view.frame.columns
-    m.feed(efa_reading(efa_payload(a=card(3e9)), 6_401.0))
+    m.feed(efa_reading(efa_payload(a=efa_columns(3e9)), 6_401.0))
     assert at(m, 6_401.0).frame.columns["efa_tx_bytes_per_second"].tolist() == [1e9]
 
 
@@ -246,7 +247,7 @@ def job(name: str, part: str, **values: float) -> Sample:
     return Sample(keys={Entity.JOB: (name,)}, columns=columns, period=4.0, part=part)
 
 
-def test_the_log_speaks_where_steps_are_silent() -> None:
+def test_the_log_replaces_missing_step_telemetry() -> None:
     node = NodeState("n")
     fed(node, LOG, 0.0, job("a", "a/log", job_loss=3.0, job_mfu_ratio=0.4))
     fed(node, LOG, 0.0, job("b", "b/log", job_loss=5.0))
@@ -257,23 +258,23 @@ def test_the_log_speaks_where_steps_are_silent() -> None:
     assert view.frame.columns["job_mfu_ratio"][0] == 0.4
 
 
-def test_step_time_from_the_pace_of_logged_steps() -> None:
+def test_step_time_from_the_rate_of_logged_steps() -> None:
     node = NodeState("n")
     for time, step in ((0.0, 100.0), (40.0, 110.0)):
         fed(node, LOG, time, job("a", "a/log", job_logged_step_total=step))
     frame = node.view(41.0).frame
     assert frame.columns["job_step_pace_seconds"].tolist() == [4.0]
-    assert "job_step_seconds" not in frame.columns, "nobody reported one"
+    assert "job_step_seconds" not in frame.columns, "none was reported"
 
 
-def test_the_pace_of_a_log_does_not_outlive_its_lines() -> None:
+def test_the_step_rate_of_a_log_does_not_outlive_its_lines() -> None:
     node = NodeState("n")
     for time, step in ((0.0, 100.0), (4.0, 101.0)):
         fed(node, LOG, time, job("a", "a/log", job_logged_step_total=step, job_loss=2.0))
     assert node.view(16.0).frame.columns["job_step_pace_seconds"].tolist() == [4.0]
     late = node.view(17.0).frame.columns
     assert "job_step_pace_seconds" not in late
-    assert late["job_loss"].tolist() == [2.0], "a loss stands until the log is stale"
+    assert late["job_loss"].tolist() == [2.0], "a loss is kept until the log is stale"
     fed(node, LOG, 40.0, job("a", "a/log", job_logged_step_total=110.0))
     assert node.view(40.5).frame.columns["job_step_pace_seconds"].tolist() == [4.0]
 
@@ -305,7 +306,7 @@ def test_what_a_source_saw_goes_with_it() -> None:
     assert late.frame.phase is None
 
 
-def test_a_lost_device_keeps_its_place() -> None:
+def test_a_lost_device_keeps_its_position() -> None:
     node = NodeState("n")
     fed(node, NEURON_SYSFS, 0.0, devices(0, 1, 2, device_power_mean_ratio=[0.1, 0.2, 0.3]))
     fed(node, NEURON_SYSFS, 1.0, devices(0, 2, device_power_mean_ratio=[0.1, 0.3]))
@@ -315,7 +316,7 @@ def test_a_lost_device_keeps_its_place() -> None:
 
 
 def test_the_line_rate_of_an_old_driver_comes_from_the_instance_type() -> None:
-    old = {**efa_payload(a=card(0)), "driver": "2.12.1"}
+    old = {**efa_payload(a=efa_columns(0)), "driver": "2.12.1"}
     m = monitor(efa_reading(old, 0.0))
     assert "efa_link_bytes_per_second" not in at(m, 0.1).frame.columns
     type_of = {"instance_type": "trn2.48xlarge", "error": ""}
@@ -326,10 +327,10 @@ def test_the_line_rate_of_an_old_driver_comes_from_the_instance_type() -> None:
     assert frame.value("node_efa_cards_expected") == 16
 
 
-def test_a_lame_rail_stands_out_among_its_siblings() -> None:
+def test_a_degraded_rail_deviates_from_its_peers() -> None:
     m = monitor(
-        efa_reading(efa_payload(a=card(0), b=card(0), c=card(0)), 0.0),
-        efa_reading(efa_payload(a=card(4e9), b=card(4e9), c=card(1e9)), 1.0),
+        efa_reading(efa_payload(a=efa_columns(0), b=efa_columns(0), c=efa_columns(0)), 0.0),
+        efa_reading(efa_payload(a=efa_columns(4e9), b=efa_columns(4e9), c=efa_columns(1e9)), 1.0),
     )
     frame = at(m, 1.0).frame
     assert frame.columns["efa_tx_sibling_ratio"].tolist() == [1.0, 1.0, 0.25]
@@ -345,7 +346,7 @@ def test_why_a_computed_value_is_absent_follows_its_inputs() -> None:
     assert frame.why_absent("efa_retransmit_ratio") == "no efa source"
 
 
-def test_a_log_is_as_alive_as_its_own_pace() -> None:
+def test_a_log_expires_by_its_own_interval() -> None:
     node = NodeState("n")
     for time in (0.0, 10.0, 20.0):
         sample = job("a", "a/log", job_loss=3.0)
@@ -355,8 +356,8 @@ def test_a_log_is_as_alive_as_its_own_pace() -> None:
     assert "job_loss" not in node.view(90.0).frame.columns
 
 
-def test_the_cards_nearest_to_a_device() -> None:
-    cards = {
+def test_the_efa_devices_nearest_to_a_device() -> None:
+    devices = {
         "a": {"pci": "0000:10:1b.0", "numa_node": "0"},
         "b": {"pci": "0000:10:1c.0", "numa_node": "0"},
         "c": {"pci": "0000:20:1b.0", "numa_node": "0"},
@@ -368,14 +369,14 @@ def test_the_cards_nearest_to_a_device() -> None:
         3: {},
     }
     inventory = Inventory(
-        "n", keys={Entity.EFA: tuple(cards)}, efa_links=cards, device_links=devices_at
+        "n", keys={Entity.EFA: tuple(devices)}, efa_links=devices, device_links=devices_at
     )
     near = [inventory.near_efa_devices(device) for device in range(5)]
     assert near == [("a", "b"), ("a", "b", "c"), (), (), ()]
 
 
 class TestAllocations:
-    """Who was given what: learnt from several sources, and true while they are heard."""
+    """Allocations: from several sources, and valid while they report."""
 
     JOB = b'{"files":{"all":["4711"]}}'
     POD = (
@@ -383,13 +384,13 @@ class TestAllocations:
         b'[{"resource":"aws.amazon.com/neuron","ids":["0"]}]}]}]}'
     )
 
-    def test_nobody_tells_or_nobody_has_it(self) -> None:
+    def test_unreported_and_unallocated_differ(self) -> None:
         m = monitor(monitor_reading(report(runtime()), 100.0))
         assert at(m, 100.0).inventory.allocations is None
         m.feed(Reading("n", JOB_MAPPING, 100.0, b"{}"))
         assert at(m, 100.0).inventory.allocations == ()
 
-    def test_each_source_tells_its_own_and_takes_back_its_own(self) -> None:
+    def test_each_source_sets_and_clears_its_own(self) -> None:
         m = monitor(
             Reading("n", JOB_MAPPING, 100.0, self.JOB), Reading("n", POD_RESOURCES, 100.0, self.POD)
         )
@@ -403,10 +404,10 @@ class TestAllocations:
         m = monitor(Reading("n", POD_RESOURCES, 100.0, self.POD))
         m.status(Status("n", POD_RESOURCES, State.DOWN, "no answer within 10 s"))
         assert len(at(m, 159.0).inventory.allocations or ()) == 1
-        assert at(m, 159.0).frame.sources[0].state is State.DOWN, "and it says so"
+        assert at(m, 159.0).frame.sources[0].state is State.DOWN, "and it reports that"
         assert at(m, 161.0).inventory.allocations is None
 
-    def test_whose_devices_are_held(self) -> None:
+    def test_owners_of_devices(self) -> None:
         m = monitor(monitor_reading(report(runtime()), 100.0))
         inventory = at(m, 100.0).inventory
         held = inventory.held_devices(Allocation("1", devices=(7,), cores=(0, 1, 99)))
@@ -425,5 +426,5 @@ def test_fault_28_one_node_has_a_limit_of_jobs() -> None:
     inventory = at(m, 1.0).inventory
     assert len(set(inventory.of(Entity.JOB))) == MAX_JOBS
     assert len(inventory.of(Entity.RANK)) == MAX_JOBS + 1
-    (source,) = [one for one in at(m, 1.0).frame.sources if one.name == STEPS]
+    (source,) = [source for source in at(m, 1.0).frame.sources if source.name == STEPS]
     assert source.counts["dropped"] == 500 - MAX_JOBS

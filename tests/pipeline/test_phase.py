@@ -91,7 +91,7 @@ def test_a_compiler_and_idle_cores_are_a_compilation(util: float) -> None:
     )
 
 
-def test_a_compiler_beside_a_training_run_is_none() -> None:
+def test_a_compiler_next_to_a_training_run_is_ignored() -> None:
     node = dataclasses.replace(NODE, compilation=Compilation(50.0, 1))
     phase = run((100.0, {"util": 0.9, "step": 100, "seconds": 4.0}), inventory=node)
     assert phase is not None
@@ -107,7 +107,7 @@ def test_the_process_itself_is_believed_until_its_next_step() -> None:
     assert phase == Phase(Stage.CHECKPOINTING, 101.0, "reported by job", Provenance.REPORTED)
     phase = tracker.update(151.0, columns(stepping | {"step": 101.0}), saving)
     assert phase is not None
-    assert (phase.stage, phase.since) == (Stage.TRAINING, None), "it trained at the first look"
+    assert (phase.stage, phase.since) == (Stage.TRAINING, None), "it trained at the first tick"
 
 
 @pytest.mark.parametrize("where", ["written", "nfs"])
@@ -148,11 +148,11 @@ def test_a_node_that_works_alone_without_steps_executes(
     assert phase.stage is stage
 
 
-def test_where_nothing_tells_there_is_no_phase() -> None:
+def test_without_reports_there_is_no_phase() -> None:
     assert run((1.0, {})) is None
 
 
-def test_steps_whose_duration_is_not_reported_are_as_long_as_they_are_apart() -> None:
+def test_steps_without_a_duration_last_until_the_next() -> None:
     ticks = [
         (float(t), {"util": 0.9, "executed": 4.0, "step": 1200.0 + t // 20}) for t in range(200)
     ]

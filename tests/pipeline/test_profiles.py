@@ -36,11 +36,11 @@ def profile(name: str = "a.neff", uuid: str = "", read: float = 1.0) -> NeffProf
 def test_what_is_added_is_found_and_what_is_removed_is_not(tmp_path: Path) -> None:
     path = tmp_path / "profiles.json"
     assert load(path) == ()
-    one, two = profile("a.neff", "u1"), profile("b.neff")
-    assert add(path, one) is None
+    first, two = profile("a.neff", "u1"), profile("b.neff")
+    assert add(path, first) is None
     assert add(path, two) is None
-    assert load(path) == (one, two)
-    assert remove(path, "u1") == one
+    assert load(path) == (first, two)
+    assert remove(path, "u1") == first
     assert remove(path, "b.neff") == two
     assert load(path) == ()
 
@@ -53,17 +53,17 @@ def test_the_file_is_private_whole_and_readable(tmp_path: Path) -> None:
     assert json.loads(path.read_text())["profiles"][0]["name"] == "a.neff"
 
 
-def test_a_profile_takes_the_place_of_one_of_the_same_program(tmp_path: Path) -> None:
+def test_a_profile_replaces_one_of_the_same_program(tmp_path: Path) -> None:
     path = tmp_path / "profiles.json"
     first = profile("a.neff", "u1")
     add(path, first)
     assert add(path, profile("renamed.neff", "u1", 5.0)) == first
-    assert add(path, profile("renamed.neff", "u2")) is None, "compiled anew: another program"
+    assert add(path, profile("renamed.neff", "u2")) is None, "compiled again: another program"
     assert add(path, profile("renamed.neff")) is not None
     assert len(load(path)) == 2
 
 
-def test_only_a_folder_that_nobody_mistyped_is_made(tmp_path: Path) -> None:
+def test_only_the_default_folder_is_created(tmp_path: Path) -> None:
     path = tmp_path / "share" / "trntop" / "profiles.json"
     with pytest.raises(SettingsError, match=r"profiles\.json: directory .*trntop does not exist"):
         add(path, profile())
@@ -161,9 +161,9 @@ def test_where_it_is(environ: dict[str, str], path: str) -> None:
 )
 def test_the_uuid_counts_before_the_name(neff: Neff, found: str | None) -> None:
     names = (("a.neff", "u1"), ("b.neff", "u2"), ("", "u3"), ("d.neff", ""))
-    known = tuple(profile(*name) for name in names)
-    one = find(known, neff)
-    assert (one and one.uuid) == found
+    profiles = tuple(profile(*name) for name in names)
+    match = find(profiles, neff)
+    assert (match and match.uuid) == found
 
 
 # Summaries
@@ -194,7 +194,7 @@ def test_the_golden_summary(tmp_path: Path) -> None:
         {key: str(value) for key, value in GOLDEN.items()},
     ],
 )
-def test_wherever_the_summary_stands(tmp_path: Path, document: Any) -> None:
+def test_the_summary_at_any_position(tmp_path: Path, document: Any) -> None:
     read = read_summary(summary(tmp_path / "s.json", document))
     assert read.profile.hbm_read_bytes == pytest.approx(3.995 * GIB)
     assert read.cores == 1
@@ -208,7 +208,7 @@ def test_of_several_cores_the_mean_is_taken(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("members", "given", "name", "uuid", "named"),
+    ("members", "environment", "name", "uuid", "named"),
     [
         ({}, {}, "s", "", False),
         ({"neff": "/home/u/step.neff"}, {}, "step.neff", "", True),
@@ -221,13 +221,13 @@ def test_of_several_cores_the_mean_is_taken(tmp_path: Path) -> None:
 def test_which_neff_it_is_of(
     tmp_path: Path,
     members: dict[str, Any],
-    given: dict[str, str],
+    environment: dict[str, str],
     name: str,
     uuid: str,
     named: bool,
 ) -> None:
     for document in (GOLDEN | members, {"summary": GOLDEN} | members):
-        read = read_summary(summary(tmp_path / "s.json", document), **given)
+        read = read_summary(summary(tmp_path / "s.json", document), **environment)
         assert (read.profile.name, read.profile.uuid, read.named) == (name, uuid, named)
 
 

@@ -124,7 +124,7 @@ CHECKS: dict[str, Callable[..., bool]] = {
 """Each reason, and what must hold where it is given."""
 
 
-def wrong(node: NodeView, checked: Counter[str]) -> Iterator[str]:
+def errors(node: NodeView, checked: Counter[str]) -> Iterator[str]:
     """Reasons of a frame that its own values contradict."""
     checked["frames"] += 1
     for name in CATALOG.keys() - node.frame.columns.keys():
@@ -145,7 +145,7 @@ def check(views: Iterator[View]) -> Counter[str]:
         f"{node.name} at {view.time:.0f}: {reason}"
         for view in islice(views, 0, None, SPACING)
         for node in view.cluster.nodes.values()
-        for reason in wrong(node, checked)
+        for reason in errors(node, checked)
     ]
     assert found == []
     assert checked["reasons"] > 10

@@ -131,7 +131,7 @@ def test_a_restart_starts_over() -> None:
     assert watched.run.step < 30
 
 
-def test_nobody_reports_steps() -> None:
+def test_no_node_reports_steps() -> None:
     watched = watch(Job(reporting=0, pauses=(Pause(60, 40, SPINS),)), 90)
     assert list(watched.runs.by_job) == [None]
     assert watched.at(50, None) is Stage.TRAINING
@@ -166,8 +166,8 @@ def faster(clusters: Iterable[Cluster], share: float) -> Iterable[Cluster]:
 
 
 def test_nodes_that_report_nothing_are_grouped_by_their_rates() -> None:
-    one, other = Job(prefix="a", reporting=0), Job(prefix="b", nodes=3, reporting=0)
-    clusters = list(together(one.clusters(80), faster(other.clusters(80), 0.2)))
+    first, other = Job(prefix="a", reporting=0), Job(prefix="b", nodes=3, reporting=0)
+    clusters = list(together(first.clusters(80), faster(other.clusters(80), 0.2)))
     assert Watch().see(clusters[:30]).runs.lockstep == {}
     expected = dict.fromkeys(("a0", "a1", "a2", "a3"), "a0")
     assert Watch().see(clusters).runs.lockstep == expected | dict.fromkeys(("b0", "b1", "b2"), "b0")

@@ -22,7 +22,9 @@ def ahead(seconds: float, since: float = 0.0, until: float = float("inf")) -> Cl
     return lambda time: time + (seconds if START + since <= time < START + until else 0.0)
 
 
-def beats(node: str, start: float, end: float, period: float = 1.0) -> list[tuple[float, str]]:
+def readings_at(
+    node: str, start: float, end: float, period: float = 1.0
+) -> list[tuple[float, str]]:
     count = round((end - start) / period)
     return [(START + start + index * period, node) for index in range(count)]
 
@@ -42,12 +44,14 @@ def arriving(*parts: list[tuple[float, str]], **clocks: Clock) -> list[Reading]:
 def errors(stream: list[Reading], skew: Skew | None = None) -> list[float]:
     """By how much each reading's time is off the true one, after alignment."""
     result = list((skew or Skew()).aligned(stream))
-    assert [(one.node, one.data) for one in result] == [(one.node, one.data) for one in stream]
-    return [one.time - float(one.data) for one in result]
+    assert [(reading.node, reading.data) for reading in result] == [
+        (reading.node, reading.data) for reading in stream
+    ]
+    return [reading.time - float(reading.data) for reading in result]
 
 
 def nodes(names: str, end: float = 300.0, period: float = 1.0) -> list[list[tuple[float, str]]]:
-    return [beats(name, 0.0, end, period) for name in names]
+    return [readings_at(name, 0.0, end, period) for name in names]
 
 
 @pytest.mark.parametrize(
@@ -105,7 +109,7 @@ def test_the_first_reading_is_of_a_clock_that_is_off(seconds: float) -> None:
 
 def test_a_skewed_node_that_joins_late() -> None:
     skew = Skew()
-    parts = [*nodes("abc"), beats("z", 150.0, 300.0)]
+    parts = [*nodes("abc"), readings_at("z", 150.0, 300.0)]
     assert max(map(abs, errors(arriving(*parts, z=ahead(-200.0)), skew))) < 2
     assert skew.offsets == {"z": pytest.approx(-200.0, abs=1.5)}
 
@@ -114,41 +118,50 @@ def test_a_skewed_node_that_joins_late() -> None:
     "parts",
     [
         nodes("abc"),
-        [*nodes("ab"), beats("z", 150.0, 300.0)],
-        [beats("a", 0, 100), beats("a", 160, 300), beats("b", 0, 100), beats("b", 160, 300)],
-        [beats("a", 0, 100), beats("a", 160, 300), beats("b", 0, 300)],
-        [beats("a", 0, 100), beats("z", 200, 300), beats("a", 400, 500)],
-        [beats("a", 0, 600, 60.0), beats("b", 10, 600, 60.0), beats("c", 35, 600, 60.0)],
-        [beats("a", 0, 600, 60.0), beats("b", 10, 600)],
-        [beats("a", 0, 50), beats("a", 4000, 4050)],
-        [beats("a", 0, 10, 10.0), beats("b", 300, 310), beats("c", 700, 710)],
+        [*nodes("ab"), readings_at("z", 150.0, 300.0)],
+        [
+            readings_at("a", 0, 100),
+            readings_at("a", 160, 300),
+            readings_at("b", 0, 100),
+            readings_at("b", 160, 300),
+        ],
+        [readings_at("a", 0, 100), readings_at("a", 160, 300), readings_at("b", 0, 300)],
+        [readings_at("a", 0, 100), readings_at("z", 200, 300), readings_at("a", 400, 500)],
+        [
+            readings_at("a", 0, 600, 60.0),
+            readings_at("b", 10, 600, 60.0),
+            readings_at("c", 35, 600, 60.0),
+        ],
+        [readings_at("a", 0, 600, 60.0), readings_at("b", 10, 600)],
+        [readings_at("a", 0, 50), readings_at("a", 4000, 4050)],
+        [readings_at("a", 0, 10, 10.0), readings_at("b", 300, 310), readings_at("c", 700, 710)],
         [],
     ],
 )
 def test_what_is_sorted_by_time_is_untouched(parts: list[list[tuple[float, str]]]) -> None:
     stream, skew = arriving(*parts), Skew()
     result = list(skew.aligned(stream))
-    assert all(one is other for one, other in zip(result, stream, strict=True))
+    assert all(reading is other for reading, other in zip(result, stream, strict=True))
     assert skew.offsets == {}
 
 
 def test_jitter_is_untouched() -> None:
     rng = random.Random(3)
     stream = [
-        Reading(one.node, "s", one.time + rng.uniform(-2, 2), one.data)
-        for one in arriving(*nodes("abcd"))
+        Reading(reading.node, "s", reading.time + rng.uniform(-2, 2), reading.data)
+        for reading in arriving(*nodes("abcd"))
     ]
     assert list(Skew().aligned(stream)) == stream
 
 
 def test_a_gap_of_the_stream_stays_one_though_a_clock_is_off() -> None:
-    parts = [beats(name, start, start + 100.0) for name in "abc" for start in (0.0, 160.0)]
+    parts = [readings_at(name, start, start + 100.0) for name in "abc" for start in (0.0, 160.0)]
     stream = arriving(*parts, b=ahead(90.0))
     assert max(map(abs, errors(stream))) < 2
 
 
 def test_a_pause_of_one_node_stays_one() -> None:
-    parts = [*nodes("ab"), beats("c", 0, 100), beats("c", 160, 300)]
+    parts = [*nodes("ab"), readings_at("c", 0, 100), readings_at("c", 160, 300)]
     for clock in (right, ahead(-45.0)):
         assert max(map(abs, errors(arriving(*parts, c=clock)))) < 2
 
@@ -168,33 +181,33 @@ def test_one_reading_of_the_future_does_not_move_the_stream() -> None:
         stream.insert(100, Reading("a", "s", START + 9000, b"0"))
         skew = Skew()
         result = list(skew.aligned(stream))
-        assert all(one.time < START + 301 for one in result)
+        assert all(reading.time < START + 301 for reading in result)
         assert skew.offsets == {}
 
 
 def test_where_all_clocks_go_back_the_stream_does() -> None:
     first = arriving(*nodes("abc"))
-    again = [Reading(one.node, "s", one.time - 5000.0, one.data) for one in first]
+    again = [Reading(reading.node, "s", reading.time - 5000.0, reading.data) for reading in first]
     skew = Skew()
-    times = [(one.time, skew.time) for one in skew.aligned([*first, *again])]
-    assert [time for time, _ in times] == [one.time for one in [*first, *again]]
+    times = [(reading.time, skew.time) for reading in skew.aligned([*first, *again])]
+    assert [time for time, _ in times] == [reading.time for reading in [*first, *again]]
     assert all(abs(time - now) < 1 for time, now in times)
 
 
-def test_a_look_ahead_is_bounded() -> None:
-    taken = 0
+def test_the_look_ahead_is_bounded() -> None:
+    consumed = 0
 
     def endless() -> Iterator[Reading]:
-        nonlocal taken
+        nonlocal consumed
         for index in range(1_000_000):
-            taken += 1
+            consumed += 1
             leap = 4000.0 if index >= 1000 else 0.0
-            # From then on nobody else speaks.
+            # From then on no other node reports.
             yield Reading("a" if index % 2 or index > 1000 else "b", "s", index / 100 + leap, b"0")
 
-    for given, _ in enumerate(Skew().aligned(endless()), 1):
-        assert taken - given <= LOOK_AHEAD
-        if given == 3000:
+    for yielded, _ in enumerate(Skew().aligned(endless()), 1):
+        assert consumed - yielded <= LOOK_AHEAD
+        if yielded == 3000:
             break
 
 
@@ -206,7 +219,7 @@ def test_random_clusters_with_one_clock_in_three_off() -> None:
         for name in rng.sample(names, len(names) // 3):
             since = rng.choice([0.0, rng.uniform(10, 250)])
             clocks[name] = ahead(rng.choice([-1, 1]) * rng.uniform(10, 300), since)
-        parts = [beats(name, rng.choice([0, 0, 0, 70]), 300.0) for name in names]
+        parts = [readings_at(name, rng.choice([0, 0, 0, 70]), 300.0) for name in names]
         stream = arriving(*parts, **clocks)
         assert max(map(abs, errors(stream))) < TOLERANCE
 
@@ -214,13 +227,13 @@ def test_random_clusters_with_one_clock_in_three_off() -> None:
 def played(stream: list[Reading]) -> tuple[list[View], Skew]:
     skew = Skew()
     data = monitor_reading(report(runtime()), 0.0).data
-    readings = [Reading(one.node, "neuron-monitor", one.time, data) for one in stream]
+    readings = [Reading(reading.node, "neuron-monitor", reading.time, data) for reading in stream]
     settings = Settings()
     return list(play(readings, Monitor(settings), skew)), skew
 
 
 @pytest.mark.parametrize("seconds", [60.0, -60.0, 300.0])
-def test_fault_23_a_skewed_node_makes_nobody_stale_or_silent(seconds: float) -> None:
+def test_fault_23_a_skewed_node_makes_no_node_stale_or_silent(seconds: float) -> None:
     views, skew = played(arriving(*nodes("abc", 60.0), b=ahead(seconds)))
     assert 58 <= len(views) <= 62
     for view in views[2:-1]:
@@ -233,12 +246,12 @@ def test_fault_23_a_skewed_node_makes_nobody_stale_or_silent(seconds: float) -> 
 
 
 def test_concatenated_recordings_of_different_nodes_play_one_after_the_other() -> None:
-    one, other = arriving(beats("a", 0, 60)), arriving(beats("b", -500, -460))
-    views, _ = played([*one, *other])
+    first, other = arriving(readings_at("a", 0, 60)), arriving(readings_at("b", -500, -460))
+    views, _ = played([*first, *other])
     assert views[-1].cluster.nodes["b"].state is State.ENDED
 
 
 def test_readings_are_merged_by_time_where_there_are_several_files() -> None:
-    files = [arriving(beats("a", 0, 100)), arriving(beats("b", 50, 150), b=ahead(30.0))]
-    stream = list(heapq.merge(*files, key=lambda one: one.time))
+    files = [arriving(readings_at("a", 0, 100)), arriving(readings_at("b", 50, 150), b=ahead(30.0))]
+    stream = list(heapq.merge(*files, key=lambda reading: reading.time))
     assert list(Skew().aligned(stream)) == stream

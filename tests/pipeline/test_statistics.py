@@ -27,13 +27,13 @@ def test_after_a_gap_only_the_newest_counts() -> None:
     assert sums.push(100.0, axis, row(1.0)).tolist() == [[1.0]]
 
 
-def test_who_is_new_begins_at_nothing_and_others_go_on() -> None:
+def test_new_members_begin_at_zero_and_others_continue() -> None:
     sums = Sums(10.0)
     sums.push(0.0, Axis("ab"), row(1.0, 2.0))
     assert sums.push(1.0, Axis("bc"), row(1.0, 1.0)).tolist() == [[3.0, 1.0]]
 
 
-def test_a_clock_that_goes_back_begins_anew() -> None:
+def test_a_clock_that_goes_back_resets() -> None:
     sums, axis = Sums(10.0), Axis("a")
     sums.push(5.0, axis, row(1.0))
     assert sums.push(1.0, axis, row(2.0)).tolist() == [[2.0]]

@@ -50,14 +50,14 @@ def test_a_column_of_another_length_is_unknown() -> None:
     assert same(column(views, UTILIZATION), [0.1, 0.2, NAN, NAN])
 
 
-def test_what_nobody_tells_is_absent() -> None:
+def test_what_no_node_reports_is_absent() -> None:
     assert same(column(cluster(node("a", 2), node("b", 0)), UTILIZATION), [NAN, NAN])
     assert same(column(cluster(node("a", 2), node("b", 0)), MEAN), [NAN, NAN])
     assert column(cluster(), MEAN) == []
     assert column(cluster(), UTILIZATION) == []
 
 
-def test_all_nodes_tell() -> None:
+def test_all_nodes_report() -> None:
     views = cluster(*(node(name, 1, **{UTILIZATION: [0.5]}) for name in "abc"))
     assert column(views, UTILIZATION) == [0.5] * 3
 
@@ -71,9 +71,9 @@ def test_axes_stay_while_nothing_comes_or_goes() -> None:
     assert second.nodes is first.nodes
     assert second.parts(Entity.CORE) is cores
     # Another fact of a node is no other axis.
-    known = views["a"]
-    learnt = dataclasses.replace(known.inventory, facts={"instance_type": "trn2.48xlarge"})
-    third = axes.tick(Cluster(2.0, {**views, "a": NodeView(learnt, known.frame)}))
+    expected = views["a"]
+    learnt = dataclasses.replace(expected.inventory, facts={"instance_type": "trn2.48xlarge"})
+    third = axes.tick(Cluster(2.0, {**views, "a": NodeView(learnt, expected.frame)}))
     assert third.parts(Entity.CORE) is cores
     # Another core is.
     more = node("a", 3)
@@ -115,7 +115,7 @@ def test_values_that_do_not_lie_side_by_side() -> None:
     assert column(cluster(NodeView(view.inventory, strided)), UTILIZATION) == [0.1, 0.2]
 
 
-def test_what_is_told_anew_is_laid_anew() -> None:
+def test_changed_values_are_laid_out_again() -> None:
     axes = Axes()
     views = {name: node(name, 1, **{UTILIZATION: [0.5]}) for name in "ab"}
     first = axes.tick(Cluster(0.0, views)).column(UTILIZATION)
@@ -134,7 +134,7 @@ def test_what_detectors_share_is_one() -> None:
     assert second.number == first.number + 1
 
 
-def test_nobody_is_quiet_at_first() -> None:
+def test_no_backend_is_quiet_at_first() -> None:
     tick = Axes().tick(cluster(node("a", 0), node("b", 0)))
     assert not tick.quiet.any()
     empty: Mapping[str, str] = {}

@@ -42,7 +42,7 @@ def filled(seconds: int, *, keep: float = 900.0, max_bytes: int = LARGE) -> Blac
 
 def times(path: Path) -> list[float]:
     recording = open_recording(path)
-    found = [one.time - NOON for one in recording]
+    found = [reading.time - NOON for reading in recording]
     assert not recording.damage.note()
     return found
 
@@ -61,7 +61,7 @@ def test_what_was_taken_is_written_as_a_recording(tmp_path: Path) -> None:
     assert next(iter(recording)) == reading(0)
 
 
-def test_the_same_moment_again_is_another_file(tmp_path: Path) -> None:
+def test_the_same_time_again_is_another_file(tmp_path: Path) -> None:
     box = filled(3)
     first, second = save(box, tmp_path), save(box, tmp_path)
     assert second.path.name == first.path.name.replace(".jsonl", "-2.jsonl")
@@ -76,7 +76,7 @@ def test_it_forgets_what_is_older_than_its_time() -> None:
 
 def test_it_takes_no_more_than_it_may() -> None:
     unbounded = filled(400).segments()
-    whole = sum(len(one.data) for one in unbounded)
+    whole = sum(len(reading.data) for reading in unbounded)
     box = filled(400, max_bytes=whole // 2)
     kept = box.segments()
     assert box.bytes <= whole // 2
@@ -91,7 +91,7 @@ def test_of_too_many_streams_nothing_is_kept(
     box = filled(1)
     for name in "abc":
         box.append(Reading(name, AGENT, NOON, b"x"))
-    assert sum(one.readings for one in box.segments()) == 4
+    assert sum(segment.readings for segment in box.segments()) == 4
     box.append(Reading("d", AGENT, NOON + 1, b"x"))
     assert box.drops_streams
     with pytest.raises(RecordingError, match="streams of more than 3 nodes are not kept here"):
@@ -105,7 +105,10 @@ def test_a_clock_that_goes_back_begins_a_new_segment() -> None:
     box = BlackBox(900, LARGE)
     for second in (100.0, 101.0, 50.0, 51.0):
         box.append(reading(second))
-    assert [(one.start - NOON, one.end - NOON) for one in box.segments()] == [(100, 101), (50, 51)]
+    assert [(segment.start - NOON, segment.end - NOON) for segment in box.segments()] == [
+        (100, 101),
+        (50, 51),
+    ]
 
 
 def test_fault_54_several_nodes_and_strange_names_make_a_safe_file_name(tmp_path: Path) -> None:
@@ -148,7 +151,7 @@ def test_a_full_disk_leaves_nothing_behind_and_the_box_as_it_was(
     assert times(save(box, tmp_path).path) == list(range(5))
 
 
-def test_no_folder_is_said(tmp_path: Path) -> None:
+def test_a_missing_black_box_folder_is_reported(tmp_path: Path) -> None:
     with pytest.raises(RecordingError, match="does not exist"):
         save(filled(1), tmp_path / "missing")
 
@@ -157,17 +160,17 @@ def test_no_folder_is_said(tmp_path: Path) -> None:
 
 
 class Run:
-    """A box, a watch over it, and the words it said."""
+    """A box, its watch, and its warnings."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.box = BlackBox(900, LARGE)
-        self.said: list[str] = []
-        self.watch = CriticalSaver(self.box, folder, self.said.append)
+        self.warnings: list[str] = []
+        self.watch = CriticalSaver(self.box, folder, self.warnings.append)
 
     def tick(self, second: float, *incidents: Incident) -> None:
         self.box.append(reading(second))
-        self.watch(seen(second, *incidents))
+        self.watch(view_at(second, *incidents))
         self.watch.wait()
 
     @property
@@ -175,7 +178,7 @@ class Run:
         return sorted(self.folder.glob("*")) if self.folder.exists() else []
 
 
-def seen(second: float, *incidents: Incident) -> View:
+def view_at(second: float, *incidents: Incident) -> View:
     return view_of(make_node(0), incidents=incidents, time=NOON + second)
 
 
@@ -195,19 +198,19 @@ def test_a_critical_incident_writes_what_led_to_it(run: Run) -> None:
     run.tick(10, critical())
     (file,) = run.files
     assert times(file) == list(range(11))
-    assert str(file) in run.said[0]
+    assert str(file) in run.warnings[0]
     assert stat.S_IMODE(run.folder.stat().st_mode) == 0o700
     for second in range(11, 75):
         run.tick(second, critical())
     assert run.files == [file]
     assert times(file) == list(range(11))
-    assert len(run.said) == 1
+    assert len(run.warnings) == 1
 
 
 def test_less_than_critical_writes_nothing(run: Run) -> None:
     run.tick(0, make_incident(severity=Severity.WARNING))
     assert not run.files
-    assert not run.said
+    assert not run.warnings
 
 
 def test_another_one_is_written_after_a_while_only(run: Run) -> None:
@@ -226,21 +229,21 @@ def test_the_newest_few_stay(run: Run) -> None:
     mine.write_text("of somebody else")
     for number in range(MAX_FILES + 2):
         run.tick(1000 * number, critical(str(number)))
-        written = max(run.folder.glob("trntop-*"), key=lambda one: one.name)
+        written = max(run.folder.glob("trntop-*"), key=lambda path: path.name)
         os.utime(written, (NOON + number, NOON + number))
     assert len(run.files) == MAX_FILES + 1
     assert mine.exists()
     assert not (run.folder / f"trntop-n-{stamp(NOON)}.jsonl.zst").exists()
 
 
-def test_a_folder_that_cannot_be_made_is_said_once(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_reported_once(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     run = Run(tmp_path / "file" / "blackbox")
     run.tick(0, critical())
     run.tick(1000, critical("two"))
-    (said,) = run.said
-    assert said.startswith("black box: ")
-    assert "Not a directory" in said or "File exists" in said
+    (warnings,) = run.warnings
+    assert warnings.startswith("black box: ")
+    assert "Not a directory" in warnings or "File exists" in warnings
 
 
 # In a session
@@ -268,7 +271,7 @@ def test_a_session_fills_its_box() -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "asked", "kept"),
+    ("source", "requested", "kept"),
     [
         ("local", {"lasting": True}, True),
         ("local", {}, False),
@@ -278,10 +281,10 @@ def test_a_session_fills_its_box() -> None:
         ("sim:healthy?nodes=1&minutes=1", {"lasting": True}, False),
     ],
 )
-def test_who_keeps_one(source: str, asked: dict[str, Any], kept: bool) -> None:
+def test_sources_with_a_black_box(source: str, requested: dict[str, Any], kept: bool) -> None:
     names = ("agent", "seconds")
-    chosen = {name: asked[name] for name in names if name in asked}
+    chosen = {name: requested[name] for name in names if name in requested}
     settings = Settings(blackbox=Blackbox(**chosen))
-    options = {name: value for name, value in asked.items() if name not in names}
+    options = {name: value for name, value in requested.items() if name not in names}
     session = opening.session(parse_all([source]), settings, **options)
     assert (session.black_box is not None) == kept

@@ -32,14 +32,14 @@ codecs = pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name)
 
 
 @codecs
-def test_streams_are_told_by_their_first_bytes(codec: Codec) -> None:
+def test_streams_are_detected_by_their_first_bytes(codec: Codec) -> None:
     assert detect(packed(codec, b"")) is codec
     assert detect(b"") is None
     assert detect(b'{"v":1}') is None
 
 
 @codecs
-def test_new_files_are_told_by_their_suffix(codec: Codec) -> None:
+def test_new_files_are_detected_by_their_suffix(codec: Codec) -> None:
     assert by_suffix(PurePath(f"run.jsonl{codec.suffix}")) is codec
     assert by_suffix(PurePath(f"run{codec.suffix.upper()}")) is codec
     assert by_suffix(PurePath("run.jsonl")) is None

@@ -92,7 +92,7 @@ def record(path: Path, readings: Iterable[Reading]) -> None:
 
 @PACKS
 def test_readings_come_as_they_were_written(tmp_path: Path, pack: Pack) -> None:
-    path = tmp_path / "run"  # compression is told by the content, not by the name
+    path = tmp_path / "run"  # compression is detected by the content, not by the name
     lines = [HEADER, envelope(0), envelope(1, node="trn-001", simulated=True), b"\n", envelope(2)]
     recording = write(path, pack(b"".join(lines)))
     assert recording.header is not None
@@ -118,8 +118,8 @@ def test_payloads_are_verbatim(tmp_path: Path) -> None:
 
 @PACKS
 def test_concatenated_recordings_are_one(tmp_path: Path, pack: Pack) -> None:
-    one, two = pack(HEADER + envelope(5)), pack(HEADER + envelope(1))
-    recording = write(tmp_path / "run", one + two)
+    first, two = pack(HEADER + envelope(5)), pack(HEADER + envelope(1))
+    recording = write(tmp_path / "run", first + two)
     assert [each.time for each in recording] == [1005.0, 1001.0]
     assert recording.damage.note() == ""
 
@@ -197,7 +197,7 @@ def test_a_bad_line_is_counted_and_the_rest_delivered(tmp_path: Path, bad: bytes
     assert recording.damage.note() == "1 damaged line skipped"
 
 
-def test_the_note_on_damage_says_everything(tmp_path: Path) -> None:
+def test_the_note_on_damage_is_complete(tmp_path: Path) -> None:
     lines = [
         envelope(0),
         b"garbage\n" * 3,

@@ -212,7 +212,7 @@ def test_fault_54_links_and_special_files_are_never_written(tmp_path: Path) -> N
 
 
 class FullDisk:
-    """Stands in for `os.write` on a disk that takes so many bytes more."""
+    """Replaces `os.write` on a disk that takes so many bytes more."""
 
     def __init__(self, room: int, error: int) -> None:
         self.room = room

@@ -64,7 +64,7 @@ def test_expands(text: str, hosts: list[str]) -> None:
         ("a" * (MAX_BYTES + 1), "larger than 4 MiB"),
     ],
 )
-def test_says_what_is_wrong(text: str, says: str) -> None:
+def test_errors_name_the_cause(text: str, says: str) -> None:
     with pytest.raises(UsageError) as caught:
         expand_all([text])
     message = str(caught.value)

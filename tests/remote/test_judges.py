@@ -1,4 +1,4 @@
-"""Who judges which node: an aggregator those that it stands in for, a dashboard the others."""
+"""The judge of each node: an aggregator for its own nodes, a dashboard for the others."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ import pytest
 
 from tests.agents import agent, moved
 from tests.builders import NOON, make_node, make_view
-from tests.collectors.notebook import Notebook, running
+from tests.collectors.recording_sink import RecordingSink, running
 from trntop.catalog import AGENT, INCIDENTS
 from trntop.collectors.fleet import agent as fleet_agent
 from trntop.collectors.fleet.target import Target
@@ -59,31 +59,31 @@ def judgment(
 
 class TestMessages:
     def test_what_changes_is_added_to_what_was(self) -> None:
-        known = Judges()
-        known.take(judgment(incident("a"), incident("b"), incident("c")))
+        registry = Judges()
+        registry.take(judgment(incident("a"), incident("b"), incident("c")))
         over = dataclasses.replace(incident("b"), closed_at=NOON + 30)
-        known.take(judgment(over, first=False, gone=["c", "never"], at=NOON + 30))
-        assert known.incidents({"run": 0.0}, NOON + 100) == [[incident("a"), over]]
-        assert known.incidents({"other": 0.0}, NOON + 100) == []
+        registry.take(judgment(over, first=False, gone=["c", "never"], at=NOON + 30))
+        assert registry.incidents({"run": 0.0}, NOON + 100) == [[incident("a"), over]]
+        assert registry.incidents({"other": 0.0}, NOON + 100) == []
         # A new run of the aggregator has its own.
-        known.take(judgment(incident("d"), judge="next"))
-        assert known.incidents({"next": 0.0}, NOON + 100) == [[incident("d")]]
+        registry.take(judgment(incident("d"), judge="next"))
+        assert registry.incidents({"next": 0.0}, NOON + 100) == [[incident("d")]]
 
     def test_what_its_rules_had_data_for_is_by_the_local_clock(self) -> None:
-        known = Judges()
+        registry = Judges()
         rules = (
             RuleCoverage("hang\x1b", NOON + 60),
             RuleCoverage("own", missing=("job_step", "unknown")),
         )
         sent = Coverage(NOON + 10, NOON + 60, rules)
-        known.take(judgment(at=NOON, sent=NOON + 30, coverage=sent))
-        (found,) = known.coverages({"run"})
+        registry.take(judgment(at=NOON, sent=NOON + 30, coverage=sent))
+        (found,) = registry.coverages({"run"})
         assert (found.watching, found.since) == (NOON - 20, NOON + 30)
         assert found.rules == (
             RuleCoverage("hang�", NOON + 30),
             RuleCoverage("own", missing=("job_step",)),
         )
-        assert known.coverages({"other"}) == []
+        assert registry.coverages({"other"}) == []
 
     def test_many_incidents_take_several_messages(self) -> None:
         many = [incident(f"n{number}") for number in range(2 * judges.PART + 1)]
@@ -91,65 +91,65 @@ class TestMessages:
             "run", NOON, None, 0.0, aggregated=False, first=True,
             changed=list(map(judges.encoded, many)), gone=[],
         )  # fmt: skip
-        known = Judges()
-        told = [Reading(HEAD, INCIDENTS, NOON, message) for message in found]
-        assert len(told) == 3
-        for reading in told:
-            known.take(reading)
-        assert known.incidents({"run": 0.0}, NOON + 100) == [many]
+        registry = Judges()
+        parts = [Reading(HEAD, INCIDENTS, NOON, message) for message in found]
+        assert len(parts) == 3
+        for reading in parts:
+            registry.take(reading)
+        assert registry.incidents({"run": 0.0}, NOON + 100) == [many]
 
     def test_times_are_those_of_this_clock(self) -> None:
-        known = Judges()
+        registry = Judges()
         closed = incident("a", NOON - 100, NOON - 50)
-        known.take(judgment(closed, at=NOON - 7200, sent=NOON))
-        ((found,),) = known.incidents({"run": 0.0}, NOON + 100)
+        registry.take(judgment(closed, at=NOON - 7200, sent=NOON))
+        ((found,),) = registry.incidents({"run": 0.0}, NOON + 100)
         assert (found.opened_at, found.detected_at, found.closed_at) == (
             NOON - 7300, NOON - 7291, NOON - 7250,
         )  # fmt: skip
-        (judge,) = known.of({"run": 3}, {"run": 1.0})
+        (judge,) = registry.of({"run": 3}, {"run": 1.0})
         assert (judge.address, judge.nodes, judge.since) == (HEAD, 3, NOON - 7260)
 
     def test_an_aggregator_that_is_silent_has_open_incidents_of_an_age(self) -> None:
-        known = Judges()
-        known.take(judgment(incident("a"), incident("b", closed=NOON)))
-        ((first, second),) = known.incidents({"run": 120.0}, NOON + 100)
+        registry = Judges()
+        registry.take(judgment(incident("a"), incident("b", closed=NOON)))
+        ((first, second),) = registry.incidents({"run": 120.0}, NOON + 100)
         assert first.summary == "a: sick (as of 2 min ago)"
         assert second.summary == "b: sick"
-        (judge,) = known.of({"run": 3}, {"run": 120.0})
+        (judge,) = registry.of({"run": 3}, {"run": 120.0})
         assert judge.behind == 120.0
 
-    def test_an_earlier_moment_has_what_was_known_then(self) -> None:
-        known = Judges()
-        known.take(judgment(incident("a", NOON - 90, NOON - 50), incident("b", NOON - 10)))
-        ((then,),) = known.incidents({"run": 0.0}, NOON - 70)
+    def test_an_earlier_time_has_the_incidents_known_then(self) -> None:
+        registry = Judges()
+        registry.take(judgment(incident("a", NOON - 90, NOON - 50), incident("b", NOON - 10)))
+        ((then,),) = registry.incidents({"run": 0.0}, NOON - 70)
         assert (then.id, then.closed_at) == ("a", None)
-        ((then,),) = known.incidents({"run": 0.0}, NOON - 30)
+        ((then,),) = registry.incidents({"run": 0.0}, NOON - 30)
         assert (then.id, then.closed_at) == ("a", NOON - 50)
 
     def test_text_is_cleaned(self) -> None:
-        known = Judges()
-        known.take(
+        registry = Judges()
+        registry.take(
             judgment(dataclasses.replace(incident("a"), summary="\x1b[2Jred", node="x\x1b[2J"))
         )
-        ((found,),) = known.incidents({"run": 0.0}, NOON + 100)
+        ((found,),) = registry.incidents({"run": 0.0}, NOON + 100)
         assert "\x1b" not in found.summary
         assert found.node is not None
         assert "\x1b" not in found.node
 
     @pytest.mark.parametrize("time", [float("nan"), float("inf"), -1.0, 1e300])
     def test_fault_33_impossible_times_of_incidents(self, time: float) -> None:
-        known = Judges()
+        registry = Judges()
         with pytest.raises(DecodeError):
-            known.take(judgment(dataclasses.replace(incident("a"), opened_at=time)))
+            registry.take(judgment(dataclasses.replace(incident("a"), opened_at=time)))
 
     @pytest.mark.parametrize(
         "change", [{"v": 9}, {"changed": [{"id": 1}]}, {"time": float("nan")}, {"judge": None}]
     )
     def test_what_is_not_valid(self, change: dict[str, object]) -> None:
         message = {**msgspec.msgpack.decode(judgment().data), **change}
-        known = Judges()
+        registry = Judges()
         with pytest.raises(DecodeError):
-            known.take(Reading(HEAD, INCIDENTS, NOON, msgspec.msgpack.encode(message)))
+            registry.take(Reading(HEAD, INCIDENTS, NOON, msgspec.msgpack.encode(message)))
 
 
 class Fleet:
@@ -181,16 +181,16 @@ class Fleet:
 
 
 def kinds(view: View) -> list[tuple[str, str | None]]:
-    return [(one.kind, one.node) for one in view.open_incidents]
+    return [(incident.kind, incident.node) for incident in view.open_incidents]
 
 
 def test_each_node_has_one_judge() -> None:
     fleet = Fleet(Monitor(Settings(), observer=True), judged="run", plain="")
     fleet.monitor.feed(judgment(incident("a"), incident("b", NOON - 90, NOON - 60)))
     view = fleet.play(5)
-    assert [one.id for one in view.incidents] == ["a", "b"]
-    assert [(one.address, one.nodes) for one in view.cluster.judges] == [(HEAD, 1)]
-    # The aggregator has not said that its node is silent.
+    assert [incident.id for incident in view.incidents] == ["a", "b"]
+    assert [(judge.address, judge.nodes) for judge in view.cluster.judges] == [(HEAD, 1)]
+    # The aggregator has not reported its node as silent.
     view = fleet.play(40, "judged", "plain")
     assert kinds(view) == [("efa_degraded", "trn-001"), ("node_silent", "plain")]
     assert "as of" in view.open_incidents[0].summary
@@ -211,11 +211,11 @@ def test_totals_are_those_of_all_nodes() -> None:
     """Of an aggregator that sends one node of ten, and of an agent."""
     fleet = Fleet(Monitor(Settings(), observer=True), judged="run", plain="")
     fleet.monitor.feed(judgment())
-    known = ClusterTotals(
+    registry = ClusterTotals(
         nodes=10, down=2, values={UTILIZATION: 0.5, "unknown": 1.0},
         jobs={"pretrain": {"nodes": 9.0, "job_step": 40.0, "job_loss": 2.0}},
     )  # fmt: skip
-    message = judges.totals_message("run", known)
+    message = judges.totals_message("run", registry)
     fleet.monitor.feed(Reading(HEAD, INCIDENTS, NOON, message))
     view = fleet.play(3)
     whole, plain = view.cluster.whole, totals_of(Cluster(NOON, {"plain": make_node(0)}))
@@ -224,8 +224,8 @@ def test_totals_are_those_of_all_nodes() -> None:
     assert whole.values[UTILIZATION] == pytest.approx((5.0 + plain.values[UTILIZATION]) / 11)
     assert "unknown" not in whole.values
     (job,) = plain.jobs
-    assert whole.jobs == {**known.jobs, job: pytest.approx(plain.jobs[job])}
-    assert [one.nodes for one in view.cluster.judges] == [10]
+    assert whole.jobs == {**registry.jobs, job: pytest.approx(plain.jobs[job])}
+    assert [judge.nodes for judge in view.cluster.judges] == [10]
     # Of an aggregator that is silent, only the number is known.
     silent = fleet.play(20, "judged").cluster.whole
     assert silent is not None
@@ -257,51 +257,58 @@ def test_agents_report_whether_an_aggregator_reads_them(aggregated: bool, expect
 
 async def test_the_stream_of_an_aggregator_has_its_incidents() -> None:
     """Over loopback: the day at first, then only what changes."""
-    log, sink = IncidentLog(1.0), Notebook()
+    log, sink = IncidentLog(1.0), RecordingSink()
     early = incident("early", NOON - 90, NOON - 60)
     first = make_view(2, incidents=[incident("a"), early])
     log(first)
-    async with agent(first, aggregator=True, log=log) as one:
-        targets = [Target("head", one.address)]
+    async with agent(first, aggregator=True, log=log) as fake:
+        targets = [Target("head", fake.address)]
         watch = Watch(Listed("head", targets), Settings())
         async with running(watch, sink):
             await sink.until(lambda: len(sink.readings) == 7)
             over = dataclasses.replace(incident("a"), closed_at=NOON + 1)
             later = dataclasses.replace(first, generation=2, time=NOON + 1, incidents=(over, early))
-            one.show(later)
+            fake.show(later)
             await sink.until(lambda: len(sink.readings) == 10)
-    told = [one for one in sink.readings if one.source == INCIDENTS]
-    assert [one.node for one in told] == [targets[0].address] * 2
-    assert b"early" not in told[1].data
+    found = [reading for reading in sink.readings if reading.source == INCIDENTS]
+    assert [reading.node for reading in found] == [targets[0].address] * 2
+    assert b"early" not in found[1].data
     monitor = Monitor(Settings(), observer=True)
     for reading in sink.readings:
         monitor.feed(dataclasses.replace(reading, time=NOON + 1))
     view = monitor.tick(NOON + 1)
     assert view.incidents == (over, early)
-    assert {one.judge for one in monitor._remotes.values()} != {""}
+    assert {remote.judge for remote in monitor._remotes.values()} != {""}
 
 
 async def test_of_a_large_aggregator_some_nodes_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those with incidents first; of the others, the totals. Also of their past."""
     monkeypatch.setattr(fleet_agent, "MAX_SHOWN", 2)
     monkeypatch.setattr(fleet_agent, "LEAST_SHOWN", 1)
-    log, sink = IncidentLog(1.0), Notebook()
+    log, sink = IncidentLog(1.0), RecordingSink()
     sink.wants_backfill = True
     first = make_view(5, incidents=[dataclasses.replace(incident("a"), node="trn-003")])
     log(first)
-    async with agent(first, aggregator=True, log=log) as one:
-        one.tick()
-        one.tick(5.0)
-        targets = [Target("head", one.address)]
+    async with agent(first, aggregator=True, log=log) as fake:
+        fake.tick()
+        fake.tick(5.0)
+        targets = [Target("head", fake.address)]
         async with running(Watch(Listed("head", targets), Settings()), sink):
             await sink.until(lambda: len(sink.backfills) == 2)
-            assert {one.node for one in sink.readings} == {"trn-001", "trn-003", one.address}
-            assert {one.node for past in sink.backfills for one in past} == {"trn-001", "trn-003"}
+            assert {reading.node for reading in sink.readings} == {
+                "trn-001",
+                "trn-003",
+                fake.address,
+            }
+            assert {reading.node for readings in sink.backfills for reading in readings} == {
+                "trn-001",
+                "trn-003",
+            }
             # Another node becomes faulty, and the first is no longer.
             later = moved(first, 8.0)
             found = dataclasses.replace(incident("b"), node="trn-004")
-            one.show(dataclasses.replace(later, incidents=(found,)))
-            await sink.until(lambda: "trn-003" in sink.forgotten)
+            fake.show(dataclasses.replace(later, incidents=(found,)))
+            await sink.until(lambda: "trn-003" in sink.removed)
             await sink.until(lambda: sink.readings[-1].node == "trn-004")
     monitor = Monitor(Settings(), observer=True)
     for reading in sink.readings:
@@ -313,21 +320,21 @@ async def test_of_a_large_aggregator_some_nodes_are_read(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("aggregator", [True, False])
 async def test_an_agent_knows_whether_an_aggregator_reads_it(aggregator: bool) -> None:
-    log, sink = IncidentLog(1.0), Notebook()
+    log, sink = IncidentLog(1.0), RecordingSink()
     sink.aggregator = aggregator
-    async with agent(make_view(1), log=log) as one:
-        watch = Watch(Listed("here", [Target("here", one.address)]), Settings())
-        assert not one.streams.aggregated
+    async with agent(make_view(1), log=log) as fake:
+        watch = Watch(Listed("here", [Target("here", fake.address)]), Settings())
+        assert not fake.streams.aggregated
         async with running(watch, sink):
             await sink.until(lambda: len(sink.readings) == 4)
-            assert one.streams.aggregated is aggregator
+            assert fake.streams.aggregated is aggregator
         # One that restarts still counts.
-        assert one.streams.aggregated is aggregator
-    known = Judges()
-    known.take(next(one for one in sink.readings if one.source == INCIDENTS))
-    assert known.aggregated is aggregator
+        assert fake.streams.aggregated is aggregator
+    registry = Judges()
+    registry.take(next(reading for reading in sink.readings if reading.source == INCIDENTS))
+    assert registry.aggregated is aggregator
     assert wire.head(sink.readings[0].data).type == judges.TAG
-    assert known.incidents({"": 0.0}, NOON + 100) == [[]]
+    assert registry.incidents({"": 0.0}, NOON + 100) == [[]]
 
 
 def test_recordings_are_judged_again() -> None:

@@ -1,4 +1,4 @@
-"""What an engine tells of the whole cluster, as the monitor takes it."""
+"""What a backend reports of the whole cluster, as the monitor receives it."""
 
 import asyncio
 import time
@@ -16,7 +16,7 @@ from trntop.core.errors import DecodeError
 from trntop.core.model import Cluster, Reading, Severity, State, Status, View
 from trntop.core.settings import Settings
 from trntop.pipeline.history import History
-from trntop.remote import summary as told
+from trntop.remote import summary as tracker
 from trntop.remote.summary import (
     VERSION,
     Backfill,
@@ -34,7 +34,7 @@ UTILIZATION = "node_neuroncore_utilization_mean_ratio"
 DOWN = RemoteIncident("efa_down", Severity.CRITICAL, NOON - 60, None, "trn-001", "efa:rdmap16s27")
 
 
-def bulletin(
+def summary(
     roster: Sequence[str] = ("trn-000", "trn-001"),
     incidents: tuple[RemoteIncident, ...] | None = (),
     newest: float | None = NOON,
@@ -46,7 +46,7 @@ def bulletin(
     )  # fmt: skip
 
 
-def engine(message: ClusterSummary | Backfill, at: float = NOON) -> Reading:
+def backend_reading(message: ClusterSummary | Backfill, at: float = NOON) -> Reading:
     return Reading("prom:9090", PROMETHEUS, at, encode(message))
 
 
@@ -63,10 +63,10 @@ def monitor(*readings: Reading) -> Monitor:
     return found
 
 
-def test_who_is_not_shown_any_more_is_forgotten() -> None:
-    found = monitor(*agent(0), *agent(1), engine(bulletin()))
+def test_nodes_no_longer_shown_are_evicted() -> None:
+    found = monitor(*agent(0), *agent(1), backend_reading(summary()))
     assert list(found.tick(NOON).cluster.nodes) == ["trn-000", "trn-001"]
-    found.feed(engine(bulletin(["trn-001"])))
+    found.feed(backend_reading(summary(["trn-001"])))
     view = found.tick(NOON + 1)
     assert list(view.cluster.nodes) == ["trn-001"]
     assert view.cluster.whole is not None
@@ -74,22 +74,22 @@ def test_who_is_not_shown_any_more_is_forgotten() -> None:
 
 
 def test_incidents_open_close_and_come_back() -> None:
-    found = monitor(engine(bulletin(incidents=(DOWN,))))
+    found = monitor(backend_reading(summary(incidents=(DOWN,))))
     (incident,) = found.tick(NOON).incidents
     assert (incident.kind, incident.node, incident.opened_at) == ("efa_down", "trn-001", NOON - 60)
     assert incident.summary == "trn-001 efa:rdmap16s27: efa down"
-    found.feed(engine(bulletin(), NOON + 15))
+    found.feed(backend_reading(summary(), NOON + 15))
     (incident,) = found.tick(NOON + 15).incidents
     assert incident.closed_at == NOON + 15
-    found.feed(engine(bulletin(incidents=(DOWN,)), NOON + 30))
+    found.feed(backend_reading(summary(incidents=(DOWN,)), NOON + 30))
     (incident,) = found.tick(NOON + 30).incidents
     assert incident.open
     assert incident.returns == 1
 
 
-def test_where_nobody_tells_what_was_known_stands() -> None:
-    found = monitor(engine(bulletin(incidents=(DOWN,))))
-    found.feed(engine(bulletin(incidents=None), NOON + 15))
+def test_without_reports_the_last_known_value_is_kept() -> None:
+    found = monitor(backend_reading(summary(incidents=(DOWN,))))
+    found.feed(backend_reading(summary(incidents=None), NOON + 15))
     view = found.tick(NOON + 15)
     assert len(view.open_incidents) == 1
     assert view.cluster.whole is not None
@@ -98,8 +98,10 @@ def test_where_nobody_tells_what_was_known_stands() -> None:
 
 @pytest.mark.parametrize("newest", [NOON, None], ids=["told", "unknown"])
 def test_old_samples_are_no_present(newest: float | None) -> None:
-    """Nor are values of an engine that knows of no sample, from when it told them."""
-    found = monitor(engine(bulletin(newest=newest, incidents=(DOWN,), values={UTILIZATION: 0.9})))
+    """Nor are values of a backend without a sample, from the time of the response."""
+    found = monitor(
+        backend_reading(summary(newest=newest, incidents=(DOWN,), values={UTILIZATION: 0.9}))
+    )
     view = found.tick(NOON + 20)
     assert view.cluster.whole is not None
     assert (view.cluster.whole.old, view.cluster.whole.values) == (False, {UTILIZATION: 0.9})
@@ -110,7 +112,7 @@ def test_old_samples_are_no_present(newest: float | None) -> None:
 
 
 def test_of_very_many_incidents_the_worst_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(told, "MAX_INCIDENTS", 3)
+    monkeypatch.setattr(tracker, "MAX_INCIDENTS", 3)
     many = [
         RemoteIncident("slow", Severity.INFO, NOON - 300),
         RemoteIncident("late", Severity.WARNING, NOON - 5),
@@ -120,15 +122,15 @@ def test_of_very_many_incidents_the_worst_are_kept(monkeypatch: pytest.MonkeyPat
     ]
     expected = ["down///", "b//trn-1/", "b//trn-2/"]
     for some in (many, many[::-1]):
-        found = monitor(engine(bulletin(incidents=tuple(some))))
-        assert [one.id for one in found.tick(NOON).incidents] == expected
+        found = monitor(backend_reading(summary(incidents=tuple(some))))
+        assert [incident.id for incident in found.tick(NOON).incidents] == expected
 
 
 def test_one_that_is_pushed_out_is_not_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(told, "MAX_INCIDENTS", 1)
+    monkeypatch.setattr(tracker, "MAX_INCIDENTS", 1)
     late = RemoteIncident("late", Severity.WARNING, NOON - 5)
     down = RemoteIncident("down", Severity.CRITICAL, NOON)
-    found = monitor(engine(bulletin(incidents=(late,))))
+    found = monitor(backend_reading(summary(incidents=(late,))))
     steps = (
         ((late, down), [("down///", True)]),
         ((late,), [("late///", True), ("down///", False)]),
@@ -136,17 +138,19 @@ def test_one_that_is_pushed_out_is_not_over(monkeypatch: pytest.MonkeyPatch) -> 
         ((down,), [("down///", True)]),
     )
     for second, (incidents, expected) in enumerate(steps, start=1):
-        found.feed(engine(bulletin(incidents=incidents), NOON + second))
-        assert [(one.id, one.open) for one in found.tick(NOON + second).incidents] == expected
+        found.feed(backend_reading(summary(incidents=incidents), NOON + second))
+        assert [
+            (incident.id, incident.open) for incident in found.tick(NOON + second).incidents
+        ] == expected
 
 
-def test_a_failure_is_said_and_taken_back() -> None:
-    found = monitor(engine(bulletin()))
+def test_a_failure_is_reported_and_cleared() -> None:
+    found = monitor(backend_reading(summary()))
     found.status(Status("prom:9090", PROMETHEUS, State.DOWN, "503: not available now"))
     whole = found.tick(NOON).cluster.whole
     assert whole is not None
     assert whole.problem == "503: not available now"
-    found.feed(engine(bulletin(), NOON + 5))
+    found.feed(backend_reading(summary(), NOON + 5))
     whole = found.tick(NOON + 5).cluster.whole
     assert whole is not None
     assert whole.problem == ""
@@ -154,20 +158,20 @@ def test_a_failure_is_said_and_taken_back() -> None:
 
 def test_sums_of_jobs_count_over_those_of_the_shown_nodes() -> None:
     job = {"job_step_seconds": 7.5, "nodes": 31250.0}
-    found = monitor(*agent(0), engine(bulletin(jobs={"pretrain-13b": job})))
+    found = monitor(*agent(0), backend_reading(summary(jobs={"pretrain-13b": job})))
     found.tick(NOON)
     _, values = found.history.scalar("pretrain-13b/job_step_seconds", 5)
     assert values.tolist() == [7.5]
 
 
-def test_the_past_comes_before_the_first_tick_and_stands_between_samples() -> None:
+def test_history_comes_before_the_first_tick_and_between_samples() -> None:
     past = Backfill(
         v=VERSION,
         times=(NOON - 30, NOON - 15),
         scalars={f"/{UTILIZATION}": (0.5, None)},
         nodes={"trn-000": {UTILIZATION: (0.6, 0.7)}},
     )
-    found = monitor(*agent(0), engine(past))
+    found = monitor(*agent(0), backend_reading(past))
     times, values = found.history.node(UTILIZATION, "trn-000", 900)
     assert times.tolist() == [NOON - 30 + second for second in range(16)]
     assert values[0] == np.float32(0.6)
@@ -179,7 +183,7 @@ def test_the_past_comes_before_the_first_tick_and_stands_between_samples() -> No
     assert found.history.node(UTILIZATION, "trn-000", 900)[0][-1] == NOON
 
 
-def test_a_node_that_is_looked_at_later_gets_its_past_too() -> None:
+def test_a_node_focused_later_gets_its_history_too() -> None:
     history = History(seconds=60, coarse=10, step=10)
     for second in range(5):
         history.append(Cluster(NOON + second, {}))
@@ -197,15 +201,15 @@ def test_a_node_that_is_looked_at_later_gets_its_past_too() -> None:
         b"[]",
         b"[" * 50_000,
         b'{"of":"cluster","v":1}',
-        encode(msgspec.structs.replace(bulletin(), v=2)),
+        encode(msgspec.structs.replace(summary(), v=2)),
         encode(Backfill(v=VERSION, times=(1.0, 2.0), scalars={"/x": (1.0,)})),
-        encode(msgspec.structs.replace(bulletin(), roster=("n",) * 40_001)),
+        encode(msgspec.structs.replace(summary(), roster=("n",) * 40_001)),
     ],
 )
 def test_what_is_no_message_is_refused_in_words(data: bytes) -> None:
-    told = SummaryTracker(History(60), 1.0)
+    tracker = SummaryTracker(History(60), 1.0)
     with pytest.raises(DecodeError):
-        told.add(Reading("prom", PROMETHEUS, NOON, data))
+        tracker.add(Reading("prom", PROMETHEUS, NOON, data))
     whole = monitor(Reading("prom", PROMETHEUS, NOON, data)).tick(NOON).cluster.whole
     assert whole is not None
     assert whole.problem
@@ -213,13 +217,13 @@ def test_what_is_no_message_is_refused_in_words(data: bytes) -> None:
 
 @given(st.binary(max_size=200), st.integers(0, 300))
 def test_damaged_messages_raise_nothing_else(noise: bytes, place: int) -> None:
-    data = encode(bulletin(incidents=(DOWN,)))
+    data = encode(summary(incidents=(DOWN,)))
     damaged = data[:place] + noise + data[place + len(noise) :]
     monitor(Reading("prom", PROMETHEUS, NOON, damaged)).tick(NOON)
 
 
 class _Attentive:
-    """Tells more of the node that is looked at."""
+    """Reports more of the focused node."""
 
     node, source = "prom", PROMETHEUS
 
@@ -241,7 +245,7 @@ class _Attentive:
                 sink.reading(reading)
 
 
-def test_what_is_told_of_the_node_in_focus_is_shown_before_the_next_tick() -> None:
+def test_data_of_the_focused_node_is_shown_before_the_next_tick() -> None:
     settings = Settings(collect=msgspec.structs.replace(Settings().collect, period=30.0))
     collector = _Attentive()
     session = Session(Monitor(settings, 30.0), collectors=[collector])

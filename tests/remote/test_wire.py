@@ -1,4 +1,4 @@
-"""Messages of agents: what is said is what is heard, and what is damaged is refused."""
+"""Messages of agents: what is sent is what is received, and what is damaged is refused."""
 
 import dataclasses
 import math
@@ -32,50 +32,50 @@ def later(view: NodeView, seconds: float, **columns: Column | None) -> NodeView:
     return dataclasses.replace(view, frame=frame)
 
 
-def heard(listener: FrameDecoder, *messages: bytes) -> NodeView | None:
+def decoded(decoder: FrameDecoder, *messages: bytes) -> NodeView | None:
     view = None
     for message in messages:
-        view = listener.decode(message)
+        view = decoder.decode(message)
     return view
 
 
-def told(view: NodeView) -> tuple[FrameDecoder, NodeView]:
-    """A listener that has heard a node, and what it makes of it."""
-    listener = FrameDecoder(view.name)
+def sent(view: NodeView) -> tuple[FrameDecoder, NodeView]:
+    """A decoder that has received a node, and the result."""
+    decoder = FrameDecoder(view.name)
     before, frame = FrameEncoder(view.name, 1.0).messages(view)
-    answer = heard(listener, *before, frame)
+    answer = decoded(decoder, *before, frame)
     assert answer is not None
-    return listener, answer
+    return decoder, answer
 
 
-def _told(view: NodeView) -> Set[str]:
-    """The columns that a listener heard of."""
+def _sent(view: NodeView) -> Set[str]:
+    """The columns that a decoder received."""
     return view.frame.columns.keys() - {OFFSET}
 
 
-def assert_alike(one: NodeView, other: NodeView) -> None:
-    """Whether two views say the same, gauges to the precision of float32."""
-    assert one.frame.columns.keys() == _told(other)
-    for name, values in one.frame.columns.items():
+def assert_equal(node: NodeView, other: NodeView) -> None:
+    """Whether two views are equal, gauges to the precision of float32."""
+    assert node.frame.columns.keys() == _sent(other)
+    for name, values in node.frame.columns.items():
         wide = CATALOG[name].kind.value == "counter"
         np.testing.assert_allclose(
             other.frame.columns[name], values, rtol=0 if wide else 1e-6, err_msg=name
         )
-    assert one.frame.sources == other.frame.sources
-    assert one.frame.reasons == other.frame.reasons
-    assert one.frame.phase == other.frame.phase
-    assert one.frame.simulated == other.frame.simulated
+    assert node.frame.sources == other.frame.sources
+    assert node.frame.reasons == other.frame.reasons
+    assert node.frame.phase == other.frame.phase
+    assert node.frame.simulated == other.frame.simulated
 
 
 class TestRoundTrip:
     def test_all_of_a_node(self) -> None:
         view = make_node(3, simulated=True)
-        _, answer = told(view)
-        assert_alike(view, answer)
+        _, answer = sent(view)
+        assert_equal(view, answer)
         for field in dataclasses.fields(Inventory):
             if field.name == "version":
                 continue
-            mine, theirs = (getattr(one.inventory, field.name) for one in (view, answer))
+            mine, theirs = (getattr(received.inventory, field.name) for received in (view, answer))
             if isinstance(mine, np.ndarray):
                 assert mine.tolist() == theirs.tolist()
             else:
@@ -84,87 +84,87 @@ class TestRoundTrip:
     def test_a_node_goes_by_the_name_it_has_here(self) -> None:
         view = make_node(3)
         before, frame = FrameEncoder(view.name, 1.0).messages(view)
-        answer = heard(FrameDecoder("elsewhere"), *before, frame)
+        answer = decoded(FrameDecoder("elsewhere"), *before, frame)
         assert answer is not None
         assert answer.name == answer.frame.node == "elsewhere"
         assert answer.inventory.of(Entity.NODE) == ("elsewhere",)
 
-    def test_what_rests_is_not_said_again(self) -> None:
+    def test_unchanged_values_are_not_sent_again(self) -> None:
         view = make_node(0)
-        speaker, listener, held = FrameEncoder(view.name, 1.0), FrameDecoder(view.name), b""
+        encoder, decoder, held = FrameEncoder(view.name, 1.0), FrameDecoder(view.name), b""
         for second in range(12):
             now = later(view, second, node_vcpu_user_ratio=np.array([second / 100]))
-            before, frame = speaker.messages(now)
+            before, frame = encoder.messages(now)
             held = before[1] if len(before) > 1 else held
-            answer = heard(listener, *before, frame)
+            answer = decoded(decoder, *before, frame)
             assert answer is not None
-            assert_alike(now, answer)
+            assert_equal(now, answer)
             assert len(held) > 3 * len(frame)
 
     def test_what_is_held_stays_the_same_object(self) -> None:
         view = make_node(0)
-        speaker, listener = FrameEncoder(view.name, 1.0), FrameDecoder(view.name)
+        encoder, decoder = FrameEncoder(view.name, 1.0), FrameDecoder(view.name)
         seen = []
         for second in range(40):
             moved = np.array([max(20, second) / 100])
-            before, frame = speaker.messages(later(view, second, node_vcpu_user_ratio=moved))
-            answer = heard(listener, *before, frame)
+            before, frame = encoder.messages(later(view, second, node_vcpu_user_ratio=moved))
+            answer = decoded(decoder, *before, frame)
             assert answer is not None
             seen.append(answer.frame.columns["node_devices"])
         assert len({id(column) for column in seen[15:]}) == 1
 
     def test_columns_that_come_and_go(self) -> None:
         view = make_node(0)
-        speaker, listener = FrameEncoder(view.name, 1.0), FrameDecoder(view.name)
+        encoder, decoder = FrameEncoder(view.name, 1.0), FrameDecoder(view.name)
         for second in range(20):
             gone = None if second % 3 else np.array([1.0])
             now = later(view, second, node_vcpu_user_ratio=gone)
-            before, frame = speaker.messages(now)
-            answer = heard(listener, *before, frame)
+            before, frame = encoder.messages(now)
+            answer = decoded(decoder, *before, frame)
             assert answer is not None
-            assert_alike(now, answer)
+            assert_equal(now, answer)
 
     def test_another_inventory_is_announced(self) -> None:
-        speaker, listener = FrameEncoder("trn-000", 1.0), FrameDecoder("trn-000")
+        encoder, decoder = FrameEncoder("trn-000", 1.0), FrameDecoder("trn-000")
         small, large = make_node(0, efa=1), make_node(0, efa=4)
         grown = dataclasses.replace(large.inventory, version=small.inventory.version + 1)
         large = dataclasses.replace(large, inventory=grown)
         versions = []
         for view in (small, large, large):
-            before, frame = speaker.messages(view)
-            answer = heard(listener, *before, frame)
+            before, frame = encoder.messages(view)
+            answer = decoded(decoder, *before, frame)
             assert answer is not None
-            assert_alike(view, answer)
+            assert_equal(view, answer)
             versions.append(answer.inventory.version)
         assert versions[0] < versions[1] == versions[2]
 
-    def test_whoever_comes_late_hears_the_preface_first(self) -> None:
+    def test_a_late_client_gets_the_preface_first(self) -> None:
         view = make_node(0)
-        speaker = FrameEncoder(view.name, 1.0)
+        encoder = FrameEncoder(view.name, 1.0)
         for second in range(10):
-            _, frame = speaker.messages(later(view, second))
+            _, frame = encoder.messages(later(view, second))
         assert FrameDecoder("late").decode(frame) is None
-        answer = heard(FrameDecoder("late"), *speaker.preface, frame)
+        answer = decoded(FrameDecoder("late"), *encoder.preface, frame)
         assert answer is not None
-        assert _told(answer) == view.frame.columns.keys()
+        assert _sent(answer) == view.frame.columns.keys()
 
     def test_a_frame_may_be_lost(self) -> None:
         view = make_node(0)
-        speaker, listener = FrameEncoder(view.name, 1.0), FrameDecoder(view.name)
+        encoder, decoder = FrameEncoder(view.name, 1.0), FrameDecoder(view.name)
         for second in range(30):
             now = later(view, second, node_vcpu_user_ratio=np.array([second / 100]))
-            before, frame = speaker.messages(now)
-            heard(listener, *before)
+            before, frame = encoder.messages(now)
+            decoded(decoder, *before)
             if second % 4 == 0:
-                answer = listener.decode(frame)
+                answer = decoder.decode(frame)
                 assert answer is not None
-                assert_alike(now, answer)
+                assert_equal(now, answer)
 
     @given(st.lists(st.floats(width=32), min_size=4, max_size=4))
     def test_any_number_comes_through_or_is_absent(self, numbers: list[float]) -> None:
         values = np.array(numbers)
         view = later(make_node(0), 0, neuroncore_utilization_ratio=values)
-        _, answer = told(view)
+        _, answer = sent(view)
         expected = [n if abs(n) <= wire.MAX_NUMBER else math.nan for n in numbers]
         np.testing.assert_array_equal(
             answer.frame.columns["neuroncore_utilization_ratio"], expected
@@ -176,7 +176,7 @@ class TestRoundTrip:
         view = later(make_node(0), 0, neuroncore_utilization_ratio=values)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            _, answer = told(view)
+            _, answer = sent(view)
         assert np.isnan(answer.frame.columns["neuroncore_utilization_ratio"]).all()
 
 
@@ -187,11 +187,11 @@ class TestFraming:
     )
     def test_any_cut_gives_the_same_messages(self, messages: list[bytes], cuts: list[int]) -> None:
         stream = b"".join(map(framed, messages))
-        deframer, found, place = FrameReader(), [], 0
-        while place < len(stream):
-            size = cuts[place % len(cuts)]
-            found += deframer.feed(stream[place : place + size])
-            place += size
+        deframer, found, index = FrameReader(), [], 0
+        while index < len(stream):
+            size = cuts[index % len(cuts)]
+            found += deframer.feed(stream[index : index + size])
+            index += size
         assert found == messages
 
     def test_a_length_that_is_none(self) -> None:
@@ -216,7 +216,7 @@ def damaged(change: Callable[[dict[str, Any]], None]) -> bytes:
 
 
 class TestHostile:
-    def test_another_version_says_which(self) -> None:
+    def test_another_version_is_named(self) -> None:
         message = damaged(lambda parts: parts.update(v=2))
         for read in (wire.decode, wire.head):
             with pytest.raises(
@@ -270,17 +270,17 @@ class TestHostile:
         (first, held), frame = FrameEncoder(view.name, 1.0).messages(view)
         known = msgspec.msgpack.decode(first)
         known["columns"][3] = "of_a_later_version"
-        answer = heard(FrameDecoder("n"), msgspec.msgpack.encode(known), held, frame)
+        answer = decoded(FrameDecoder("n"), msgspec.msgpack.encode(known), held, frame)
         assert answer is not None
-        assert len(_told(answer)) == len(view.frame.columns) - 1
+        assert len(_sent(answer)) == len(view.frame.columns) - 1
 
     def test_values_that_do_not_fill_their_columns(self) -> None:
         view = make_node(0)
-        speaker = FrameEncoder(view.name, 1.0)
-        speaker.messages(view)
+        encoder = FrameEncoder(view.name, 1.0)
+        encoder.messages(view)
         moved = {name: values + 1 for name, values in view.frame.columns.items()}
-        _, frame = speaker.messages(later(view, 1, **moved))
-        first, held = speaker.preface
+        _, frame = encoder.messages(later(view, 1, **moved))
+        first, held = encoder.preface
         parts = msgspec.msgpack.decode(frame)
         for kind in (1, 2):
             for data in (parts["values"][kind][:-8], parts["values"][kind] + bytes(3)):
@@ -288,11 +288,11 @@ class TestHostile:
                 values[kind] = data
                 message = msgspec.msgpack.encode({**parts, "values": values})
                 with pytest.raises(DecodeError, match="does not match the columns"):
-                    heard(FrameDecoder("n"), first, held, message)
+                    decoded(FrameDecoder("n"), first, held, message)
 
     def test_foreign_text_is_cleaned(self) -> None:
         view = make_node(0, facts={"instance_name": "\x1b]0;owned\x07"}, reason="\x1b[2J")
-        _, answer = told(view)
+        _, answer = sent(view)
         texts = [answer.inventory.facts["instance_name"]]
         texts += [source.reason for source in answer.frame.sources]
         assert not any("\x1b" in text for text in texts)
@@ -305,10 +305,10 @@ class TestHostile:
         for _ in range(data.draw(st.integers(1, 6))):
             message = messages[data.draw(st.integers(0, 2))]
             message[data.draw(st.integers(0, len(message) - 1))] = data.draw(st.integers(0, 255))
-        listener = FrameDecoder("n")
+        decoder = FrameDecoder("n")
         for message in messages:
             try:
-                view = listener.decode(bytes(message))
+                view = decoder.decode(bytes(message))
             except DecodeError:
                 continue
             if view is not None:

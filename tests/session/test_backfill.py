@@ -56,19 +56,19 @@ def changed(incident: Incident) -> float:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_opened_late_it_has_the_incidents_of_the_past(name: str) -> None:
-    known = played(name)
-    late = backfilled(known.history, known.last.time)
-    assert facts(late.incidents) == facts(known.last.incidents)
-    for incident, same in zip(late.incidents, known.last.incidents, strict=True):
+    direct = played(name)
+    late = backfilled(direct.history, direct.last.time)
+    assert facts(late.incidents) == facts(direct.last.incidents)
+    for incident, same in zip(late.incidents, direct.last.incidents, strict=True):
         assert incident.opened_at + AHEAD == pytest.approx(same.opened_at, abs=5.0)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_sparse_frames_show_the_same_within_five_seconds(name: str) -> None:
-    known = played(name)
-    late = backfilled(known.history, known.last.time, dense=False)
-    assert {i.kind for i in late.incidents} == {i.kind for i in known.last.incidents}
-    for incident, same in zip(late.incidents, known.last.incidents, strict=True):
+    direct = played(name)
+    late = backfilled(direct.history, direct.last.time, dense=False)
+    assert {i.kind for i in late.incidents} == {i.kind for i in direct.last.incidents}
+    for incident, same in zip(late.incidents, direct.last.incidents, strict=True):
         assert incident.severity is same.severity
         assert incident.opened_at + AHEAD == pytest.approx(same.opened_at, abs=5.0)
 
@@ -100,15 +100,15 @@ def test_at_any_time_it_has_what_one_has_that_was_open_from_the_start(name: str)
 
 
 def test_charts_have_the_past() -> None:
-    known, monitor = played("efa-degraded"), Monitor(Settings())
-    backfilled(known.history, known.last.time, monitor=monitor)
+    direct, monitor = played("efa-degraded"), Monitor(Settings())
+    backfilled(direct.history, direct.last.time, monitor=monitor)
     name, quantity = "trn-001", "node_efa_tx_bytes_per_second"
     times, values = monitor.history.node(quantity, name, 1000)
-    then = {round(view.time): view.cluster.nodes[name].frame for view in known.views}
+    then = {round(view.time): view.cluster.nodes[name].frame for view in direct.views}
     compared = 0
     for time, value in zip((times + AHEAD).round().tolist(), values.tolist(), strict=True):
         # The last seconds are of each tick.
-        if time in then and time > known.last.time - blocks.DENSE_SECONDS + 60:
+        if time in then and time > direct.last.time - blocks.DENSE_SECONDS + 60:
             expected = then[time].columns[quantity]
             assert value == pytest.approx(float(expected[0]), rel=1e-6, nan_ok=True)
             compared += 1

@@ -19,7 +19,7 @@ def restored() -> Iterator[None]:
     gc.set_threshold(*thresholds)
 
 
-def test_threads_take_turns_sooner_and_cycles_are_looked_for_later() -> None:
+def test_threads_switch_sooner_and_garbage_is_collected_later() -> None:
     sys.setswitchinterval(0.005)
     interpreter.prepare()
     assert sys.getswitchinterval() == pytest.approx(interpreter.SWITCH_SECONDS, abs=2e-6)

@@ -38,7 +38,7 @@ def test_what_was_stale_at_the_end_does_not_return() -> None:
 def test_fault_21_the_clock_set_back_leaves_nothing_that_looks_fresh() -> None:
     stream = [monitor_reading(report(runtime()), 2000.0 + t, "a") for t in range(10)]
     stream += [monitor_reading(report(runtime()), 2000.0 + t, "b") for t in range(10)]
-    stream.sort(key=lambda one: one.time)
+    stream.sort(key=lambda reading: reading.time)
     stream += [monitor_reading(report(runtime()), 1000.0 + t, "b") for t in range(10)]
     *_, view = play(stream, Monitor(Settings()))
     assert view.time == 1009.0
@@ -101,7 +101,7 @@ def test_simulated_values_are_marked() -> None:
 
 
 @pytest.mark.parametrize("tick_at", [90.0, 100.25, 103.0, 2000.0])
-def test_ticks_fall_on_a_beat(tick_at: float) -> None:
+def test_ticks_are_at_a_steady_interval(tick_at: float) -> None:
     stream = [monitor_reading(report(runtime()), 100.25 + t) for t in range(5)]
     *views, last = play(stream, Monitor(Settings()), tick_at=tick_at)
     start = 101.25 if tick_at == 100.25 else 101.0
@@ -109,7 +109,7 @@ def test_ticks_fall_on_a_beat(tick_at: float) -> None:
     assert last.ended
 
 
-def test_anew_nothing_is_known() -> None:
+def test_after_a_reset_nothing_is_known() -> None:
     stream = [monitor_reading(report(runtime()), 100.0 + t) for t in range(5)]
     monitor = Monitor(Settings(), period=0.5)
     *_, view = play(stream, monitor)

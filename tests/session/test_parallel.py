@@ -47,11 +47,11 @@ def shares(
     return parallel.Shares(readings, notes, Settings(), (), workers)
 
 
-def same(one: View, other: View) -> None:
-    assert (one.time, one.generation, one.ended) == (other.time, other.generation, other.ended)
-    assert one.incidents == other.incidents
-    assert one.cluster.names == other.cluster.names
-    for node, theirs in zip(one.cluster.nodes.values(), other.cluster.nodes.values(), strict=True):
+def same(view: View, other: View) -> None:
+    assert (view.time, view.generation, view.ended) == (other.time, other.generation, other.ended)
+    assert view.incidents == other.incidents
+    assert view.cluster.names == other.cluster.names
+    for node, theirs in zip(view.cluster.nodes.values(), other.cluster.nodes.values(), strict=True):
         frame, expected = node.frame, theirs.frame
         assert frame.columns.keys() == expected.columns.keys()
         for name, values in expected.columns.items():
@@ -65,8 +65,8 @@ def same(one: View, other: View) -> None:
 def test_the_views_are_those_of_one_process(one_process: list[View]) -> None:
     made = list(shares(lambda: iter(stream()), workers=3))
     assert len(made) == len(one_process)
-    for one, other in zip(made, one_process, strict=True):
-        same(one, other)
+    for view, other in zip(made, one_process, strict=True):
+        same(view, other)
     assert one_process[-1].incidents
 
 
@@ -78,8 +78,8 @@ def test_what_is_not_wanted_is_left_out(one_process: list[View]) -> None:
     assert [view.time for view in made] == [view.time for view in one_process]
     columns = made[-2].cluster.nodes["trn-000"].frame.columns
     assert {"node_load1", "job_step"} <= columns.keys() <= wanted
-    kinds = {one.kind for one in one_process[-1].incidents}
-    assert {one.kind for one in made[-1].incidents} == kinds | {"loaded"}
+    kinds = {incident.kind for incident in one_process[-1].incidents}
+    assert {incident.kind for incident in made[-1].incidents} == kinds | {"loaded"}
 
 
 def test_a_defect_is_an_error() -> None:
@@ -94,15 +94,16 @@ def test_a_defect_is_an_error() -> None:
 def test_a_clock_that_is_set_back() -> None:
     readings = stream("healthy?nodes=2&minutes=1")
     again = tuple(
-        Reading(one.node, one.source, one.time - 7200, one.data, one.simulated) for one in readings
+        Reading(reading.node, reading.source, reading.time - 7200, reading.data, reading.simulated)
+        for reading in readings
     )
     expected = list(play(readings + again, Monitor(Settings())))
     made = list(shares(lambda: iter(readings + again)))
-    for one, other in zip(made, expected, strict=True):
-        same(one, other)
+    for view, other in zip(made, expected, strict=True):
+        same(view, other)
 
 
-def test_what_was_lost_is_told() -> None:
+def test_losses_are_reported() -> None:
     made = shares(lambda: iter(stream("healthy?nodes=1&minutes=1")), notes=lambda: ["2 lines"])
     assert list(made)
     assert made.notes() == ["2 lines"]
@@ -134,7 +135,7 @@ def test_a_process_that_dies_is_an_error_and_leaves_none_behind() -> None:
     assert not multiprocessing.active_children()
 
 
-def test_who_stops_early_leaves_no_process_behind() -> None:
+def test_stopping_early_leaves_no_process_behind() -> None:
     views = iter(shares(lambda: iter(stream())))
     next(views)
     assert len(multiprocessing.active_children()) == 2
@@ -142,21 +143,21 @@ def test_who_stops_early_leaves_no_process_behind() -> None:
     assert not multiprocessing.active_children()
 
 
-def test_analyze_says_the_same(
+def test_analyze_gives_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "run.jsonl.zst"
     with Recorder(path, created=START) as recorder:
         for reading in stream():
             recorder.write(reading)
-    said = []
+    warnings = []
     monkeypatch.setattr(parallel, "WORTHWHILE", 0)
     for cpus in ({0}, {0, 1}):
         monkeypatch.setattr(os, "sched_getaffinity", lambda _, cpus=cpus: cpus)
         assert main(["analyze", str(path), "--json"]) == 0
-        said.append(capfd.readouterr())
-    assert said[0] == said[1]
-    assert '"kind"' in said[0].out
+        warnings.append(capfd.readouterr())
+    assert warnings[0] == warnings[1]
+    assert '"kind"' in warnings[0].out
 
 
 def test_small_recordings_stay_in_one_process(

@@ -28,12 +28,12 @@ def wait_for(session: Session, condition: object, seconds: float = 60.0) -> bool
     assert callable(condition)
     arrived = threading.Event()
 
-    def look(view: View) -> None:
+    def on_view(view: View) -> None:
         if condition(view):
             arrived.set()
 
-    session.subscribe(look)
-    look(session.view)
+    session.subscribe(on_view)
+    on_view(session.view)
     return arrived.wait(seconds)
 
 
@@ -148,16 +148,16 @@ def test_fault_24_ticks_that_take_too_long_are_skipped_and_their_lag_shows(
 
 
 def test_the_tap_sees_every_reading_first() -> None:
-    seen: list[Reading] = []
+    received: list[Reading] = []
     session = Session(
         Monitor(Settings()),
         stream=lambda: stream(5),
         playback=Playback(speed=1000),
-        tap=seen.append,
+        tap=received.append,
     )
     session.start()
     assert session.wait(5)
-    assert seen == stream(5)
+    assert received == stream(5)
 
 
 def test_a_session_brings_clocks_together() -> None:
@@ -178,14 +178,14 @@ class Player:
 
     def __init__(self, count: int = 300, **controls: Any) -> None:
         self.playback = Playback(paused=True, **controls)
-        self.taken_up: list[float] = []
+        self.adopted: list[float] = []
         self.views: list[View] = []
         self._news = threading.Condition()
         readings = stream(count)
 
         def stream_from(start: float) -> Iterator[Reading]:
-            self.taken_up.append(start)
-            return (one for one in readings if one.time >= start)
+            self.adopted.append(start)
+            return (reading for reading in readings if reading.time >= start)
 
         self.session = Session(
             Monitor(Settings()),
@@ -194,7 +194,7 @@ class Player:
             span=lambda: (readings[0].time, readings[-1].time),
             playback=self.playback,
         )
-        self.session.subscribe(self._take)
+        self.session.subscribe(self._receive)
 
     def __enter__(self) -> "Player":
         self.session.start()
@@ -203,7 +203,7 @@ class Player:
     def __exit__(self, *_: object) -> None:
         self.session.stop()
 
-    def _take(self, view: View) -> None:
+    def _receive(self, view: View) -> None:
         with self._news:
             self.views.append(view)
             self._news.notify()
@@ -231,7 +231,7 @@ class Player:
         return self.wait(lambda view: abs(view.time - time) < 0.01)
 
 
-def test_a_moment_that_is_sought_is_the_next_that_is_shown() -> None:
+def test_a_sought_time_is_the_next_view() -> None:
     with Player() as player:
         player.shown(1001)
         assert player.session.span == (1000, 1299)
@@ -239,10 +239,10 @@ def test_a_moment_that_is_sought_is_the_next_that_is_shown() -> None:
         view = player.shown(1200.25)
         assert view.cluster.nodes["n"].frame.value(UTILIZATION)
         # Once with little before it, then with all that graphs want.
-        assert player.taken_up[0] == 1170.25
-        player.wait(lambda _: len(player.taken_up) == 2 and len(player.views) == 2)
-        assert [one.time for one in player.views] == [1200.25, 1200.25]
-        assert player.taken_up[1] == 900.25
+        assert player.adopted[0] == 1170.25
+        player.wait(lambda _: len(player.adopted) == 2 and len(player.views) == 2)
+        assert [view.time for view in player.views] == [1200.25, 1200.25]
+        assert player.adopted[1] == 900.25
         assert player.remembered(1200.25) == 201
         assert player.seek(1100)
         player.shown(1100)
@@ -254,7 +254,7 @@ def test_what_is_near_ahead_is_run_through_and_nothing_is_forgotten() -> None:
         player.shown(1001)
         assert not player.seek(1040)
         player.shown(1040)
-        assert not player.taken_up
+        assert not player.adopted
         assert player.remembered(1040) == 40
 
 
@@ -375,9 +375,7 @@ class TestPast:
         assert len(self.views(Remembering())) <= 2
         assert len(self.views(Remembering(400), backfill=False)) <= 2
 
-    def test_a_past_that_does_not_come_delays_it_for_a_moment(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_missing_history_delays_it_briefly(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(runner, "BACKFILL_TIMEOUT", (0.05, 0.05, 0.1))
         views = self.views(Remembering(30, ends=False))
         assert views[-1].time - views[0].time == pytest.approx(30, abs=3)

@@ -42,16 +42,16 @@ class TestJobs:
         }
         assert (sample.period, sample.problems, sample.columns) == (10, (), {})
 
-    def test_nobody_was_given_anything(self) -> None:
+    def test_no_allocations(self) -> None:
         sample = decode_jobs(b"{}")
         assert sample.facts == {"allocations": ()}
         assert sample.period == PERIOD
 
     def test_ids_are_cleaned_and_blank_ones_skipped(self) -> None:
         sample = decode_jobs(jobs({"0": ["", "  ", " 7\x1b[31m "]}))
-        assert [one.job for one in sample.facts["allocations"]] == ["7\ufffd[31m"]
+        assert [allocation.job for allocation in sample.facts["allocations"]] == ["7\ufffd[31m"]
 
-    def test_other_names_and_errors_are_told(self) -> None:
+    def test_other_names_and_errors_are_reported(self) -> None:
         sample = decode_jobs(jobs({"gpu-uuid": ["1"], "1": ["2"]}, errors=["0: denied\n"]))
         assert sample.facts["allocations"] == (Allocation("2", devices=(1,)),)
         assert sample.problems == ("0: denied ", "gpu-uuid: not a device index or `all`")
@@ -102,7 +102,7 @@ class TestPods:
         assert found.devices == (4, 5)
         assert found.claim == "ml/train-0-neurons-zdk76"
 
-    def test_an_id_of_another_form_is_told_and_spares_the_rest(self) -> None:
+    def test_an_id_of_another_form_is_reported_and_spares_the_rest(self) -> None:
         sample = decode_pods(pods(container("aws.amazon.com/neuron", "0", "af3c9", "99999")))
         assert sample.facts["allocations"][0].devices == (0,)
         assert sample.problems == (
@@ -155,6 +155,6 @@ def test_whatever_comes_indices_are_possible(tree: object) -> None:
             continue
         assert sample.period is not None
         assert 0 < sample.period < 1e7
-        for one in sample.facts["allocations"]:
-            assert all(0 <= index < MAX_INDEX for index in (*one.devices, *one.cores))
-            assert one.holder.isprintable()
+        for allocation in sample.facts["allocations"]:
+            assert all(0 <= index < MAX_INDEX for index in (*allocation.devices, *allocation.cores))
+            assert allocation.holder.isprintable()

@@ -14,8 +14,8 @@ def minute(**metrics: dict[str, Any]) -> bytes:
 
 
 def test_utilization_is_percent_always() -> None:
-    told = {"Average": 0.8, "Minimum": 0, "Maximum": 100}
-    columns = decode(minute(node_neuroncore_utilization=told)).columns
+    statistics = {"Average": 0.8, "Minimum": 0, "Maximum": 100}
+    columns = decode(minute(node_neuroncore_utilization=statistics)).columns
     assert columns["node_neuroncore_utilization_mean_ratio"].tolist() == [pytest.approx(0.008)]
     assert columns["node_neuroncore_utilization_min_ratio"].tolist() == [0]
     assert columns["node_neuroncore_utilization_max_ratio"].tolist() == [1]
@@ -37,7 +37,7 @@ def test_errors_of_a_minute_are_added_up() -> None:
     assert sample.deltas == {"node_executions_failed_total": 3}
 
 
-def test_facts_and_pace() -> None:
+def test_facts_and_interval() -> None:
     sample = decode(b'{"facts": {"instance_id": "i-1\\u001b"}, "metrics": {}}')
     assert sample.facts == {"facts": {"instance_id": "i-1�"}}
     assert sample.period == 60

@@ -13,7 +13,7 @@ from trntop.core.errors import DecodeError
 from trntop.sources.efa import decode
 
 
-def test_counters_cards_and_line_rate() -> None:
+def test_counters_efa_devices_and_line_rate() -> None:
     payload = efa_payload(200, rdmap2s1={"tx_bytes": 2}, rdmap1s1={"tx_bytes": 1, "rx_bytes": 3})
     sample = decode(encode(payload))
     assert sample.keys[Entity.EFA] == ("rdmap1s1", "rdmap2s1")
@@ -39,7 +39,7 @@ def test_every_counter_of_the_driver_is_read() -> None:
     assert columns.keys() == {*(f"efa_{name}_total" for name in names), "node_efa_cards"}
 
 
-def test_a_card_that_cannot_be_read_is_absent_and_named() -> None:
+def test_an_efa_device_that_cannot_be_read_is_absent_and_named() -> None:
     payload = efa_payload(a={"tx_bytes": 1}, b={"tx_bytes": 2})
     payload["devices"]["b"]["error"] = "Admin queue is closed"
     sample = decode(encode(payload))
@@ -48,7 +48,7 @@ def test_a_card_that_cannot_be_read_is_absent_and_named() -> None:
     assert sample.problems == ("b: Admin queue is closed",)
 
 
-def test_no_cards() -> None:
+def test_no_efa_devices() -> None:
     sample = decode(b'{"devices":{}}')
     assert sample.keys[Entity.EFA] == ()
     assert sample.columns.keys() == {"node_efa_cards"}
@@ -75,9 +75,9 @@ def test_the_stated_rate_is_believed_since_2_13(driver: str | None, stated: bool
     assert ("efa_stated_link_bytes_per_second" in sample.columns) is stated
 
 
-def test_links_of_a_card() -> None:
-    card = {"numa_node": -1, "state": "4: ACTIVE", "p2p": "NEU\x1bRON", "pci": "0000:10:1b.0"}
-    sample = decode(encode({"driver": "2.17.3g", "devices": {"a": card, "b": {"p2p": ""}}}))
+def test_links_of_an_efa_device() -> None:
+    device = {"numa_node": -1, "state": "4: ACTIVE", "p2p": "NEU\x1bRON", "pci": "0000:10:1b.0"}
+    sample = decode(encode({"driver": "2.17.3g", "devices": {"a": device, "b": {"p2p": ""}}}))
     assert sample.facts["efa_links"] == {
         "a": {
             "pci": "0000:10:1b.0",
@@ -98,7 +98,7 @@ def test_unreadable_counters_are_absent_and_named() -> None:
     assert sample.problems == ("a: ports/1/hw_counters/rx_bytes: Input/output error",)
 
 
-def test_more_cards_than_there_are() -> None:
+def test_more_efa_devices_than_expected() -> None:
     devices = {f"c{index:03}": {"port": {"tx_bytes": index}} for index in range(300)}
     sample = decode(encode({"devices": devices}))
     assert len(sample.keys[Entity.EFA]) == 256

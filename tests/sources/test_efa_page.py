@@ -25,19 +25,19 @@ node_scrape_collector_success{collector="amazonefa"} 1
 """
 
 
-def test_counters_per_card() -> None:
+def test_counters_per_efa_device() -> None:
     sample = decode(PAGE.encode())
     assert sample.keys[Entity.EFA] == ("rdmap144s27", "rdmap160s27")
     assert sample.columns["efa_tx_bytes_total"].tolist() == [1234567890123, 5]
     drops = sample.columns["efa_rx_drops_total"]
     assert drops[0] == 3
-    assert np.isnan(drops[1]), "a counter that a card does not show is absent, not 0"
+    assert np.isnan(drops[1]), "a counter that a device does not have is absent, not 0"
     assert sample.columns["node_efa_cards"].tolist() == [2]
     assert not any("lifespan" in name for name in sample.columns)
     assert "efa_retrans_pkts_total" not in sample.columns
 
 
-def test_a_card_without_counters_is_listed_and_not_read() -> None:
+def test_an_efa_device_without_counters_is_listed_and_not_read() -> None:
     page = "\n".join(line for line in PAGE.splitlines() if 'tx_bytes{device="rdmap160' not in line)
     sample = decode(f"{page}\n".encode())
     assert sample.keys[Entity.EFA] == ("rdmap144s27", "rdmap160s27")
@@ -45,7 +45,7 @@ def test_a_card_without_counters_is_listed_and_not_read() -> None:
     assert sample.columns["node_efa_cards"].tolist() == [1]
 
 
-def test_a_collector_that_failed_says_so() -> None:
+def test_a_failed_collector_is_reported() -> None:
     sample = decode(b'node_scrape_collector_success{collector="amazonefa"} 0\n')
     assert sample.unusable == "node_exporter's collector amazonefa failed"
     assert not sample.columns

@@ -35,7 +35,7 @@ def line(name: str, labels: dict[str, str], value: float, stamp: str = "") -> st
 def test_reads_what_the_reference_parser_reads(
     lines: list[tuple[str, dict[str, str], float, str]],
 ) -> None:
-    text = "\n".join(["# HELP c some {text}", *(line(*one) for one in lines)]) + "\n"
+    text = "\n".join(["# HELP c some {text}", *(line(*text) for text in lines)]) + "\n"
     theirs = [
         (sample.name, sample.labels, sample.value)
         for family in text_string_to_metric_families(text)
@@ -43,7 +43,9 @@ def test_reads_what_the_reference_parser_reads(
     ]
     page = read(text.encode(), NAMES)
     ours = [
-        (name, one.labels, one.value) for name, series in page.families.items() for one in series
+        (name, entry.labels, entry.value)
+        for name, series in page.families.items()
+        for entry in series
     ]
     assert sorted(map(repr, ours)) == sorted(map(repr, theirs))
 
@@ -63,14 +65,14 @@ def test_reads_what_the_reference_parser_reads(
 )
 def test_a_line_that_is_none_is_a_problem_and_spares_the_rest(text: str) -> None:
     page = read(f'{text}\nc{{x="ok"}} 1\n'.encode(), NAMES)
-    assert [one.labels["x"] for one in page.of("c")] == ["ok"]
+    assert [sample.labels["x"] for sample in page.of("c")] == ["ok"]
     assert len(page.problems) == 1
 
 
 def test_a_label_cannot_smuggle_in_another() -> None:
     page = read(b'c{x="1\\",neuroncore=\\"5"} 1\nc{x="} 7"} 3\n', NAMES)
-    assert [one.labels for one in page.of("c")] == [{"x": '1",neuroncore="5'}, {"x": "} 7"}]
-    assert [one.value for one in page.of("c")] == [1, 3]
+    assert [sample.labels for sample in page.of("c")] == [{"x": '1",neuroncore="5'}, {"x": "} 7"}]
+    assert [sample.value for sample in page.of("c")] == [1, 3]
 
 
 def test_problems_are_few_and_clean() -> None:

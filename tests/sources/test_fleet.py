@@ -14,11 +14,11 @@ def test_facts_are_cleaned() -> None:
 
 
 @pytest.mark.parametrize("state", ["", "running", "pending"])
-def test_an_instance_that_lives_says_nothing(state: str) -> None:
+def test_a_running_instance_has_no_reason(state: str) -> None:
     assert not decode(json.dumps({"facts": {"instance_state": state}}).encode()).unusable
 
 
-def test_an_instance_that_was_stopped_says_so() -> None:
+def test_a_stopped_instance_has_a_reason() -> None:
     facts = {"instance_state": "stopped", "state_reason": "Client.UserInitiatedShutdown"}
     sample = decode(json.dumps({"facts": facts}).encode())
     assert sample.unusable == "EC2 reports: stopped (Client.UserInitiatedShutdown)"
@@ -30,7 +30,7 @@ def test_a_period_that_is_none_is_not_taken(period: float | None) -> None:
 
 
 def test_facts_are_few() -> None:
-    facts = {f"name{place}": "x" for place in range(1000)}
+    facts = {f"name{index}": "x" for index in range(1000)}
     assert len(decode(json.dumps({"facts": facts}).encode()).facts["facts"]) == MAX_FACTS
 
 

@@ -73,7 +73,7 @@ def test_modules_of_a_cache_in_s3_are_not_counted() -> None:
     }
 
 
-def test_what_is_not_said_is_absent() -> None:
+def test_unreported_values_are_absent() -> None:
     sample = decode(b"{}")
     assert (sample.columns, sample.facts, sample.period) == ({}, {"facts": {}}, 10)
     assert values(b'{"network":{},"lustre":{"a":{}},"cpu":{"load1":0}}') == {"node_load1": 0}
@@ -87,8 +87,8 @@ def test_what_is_not_said_is_absent() -> None:
     ],
 )
 def test_the_instance_by_its_firmware(vendor: str, facts: dict[str, str]) -> None:
-    said = {"product_name": "trn2.48xlarge", "board_asset_tag": "i-0123"}
-    assert decode(encode(dmi={"sys_vendor": vendor, **said})).facts["facts"] == facts
+    identity = {"product_name": "trn2.48xlarge", "board_asset_tag": "i-0123"}
+    assert decode(encode(dmi={"sys_vendor": vendor, **identity})).facts["facts"] == facts
 
 
 def test_no_compiler_runs() -> None:

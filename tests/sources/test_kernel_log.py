@@ -60,7 +60,7 @@ def test_lines_are_counted_and_shown_newest_first() -> None:
     assert sample.columns == {}
 
 
-def test_a_heartbeat_says_that_there_was_nothing() -> None:
+def test_a_heartbeat_reports_zero_events() -> None:
     sample = decode(payload(period=10, via="/dev/kmsg", counts={"neuron": 0, "efa": 0}, lost=0))
     assert set(sample.deltas.values()) == {0.0}
     assert len(sample.deltas) == 2

@@ -113,7 +113,7 @@ def test_forms(line: str, said: dict[str, float]) -> None:
         "my_step: 3  loss: 2",
     ],
 )
-def test_other_lines_say_nothing(line: str) -> None:
+def test_other_lines_are_ignored(line: str) -> None:
     assert recognize(line) == ("", {})
 
 
@@ -210,8 +210,8 @@ def test_values_of_a_users_pattern() -> None:
 
 
 def test_nonsense_is_absent() -> None:
-    wrong = {"step": -1, "mfu": 120, "grad_norm": -1, "step_seconds": 1e9, "loss": -2}
-    assert values(payload({"text": "", "values": wrong})) == {"job_loss": -2}
+    invalid = {"step": -1, "mfu": 120, "grad_norm": -1, "step_seconds": 1e9, "loss": -2}
+    assert values(payload({"text": "", "values": invalid})) == {"job_loss": -2}
 
 
 def test_names_are_cleaned_and_may_be_missing() -> None:

@@ -56,7 +56,7 @@ def test_compilations_that_overlap_count_once() -> None:
     assert compilations.take() == {"hits": 0, "misses": 3, "seconds": pytest.approx(65.0)}
 
 
-def test_a_compilation_whose_start_is_unknown_has_no_time() -> None:
+def test_a_compilation_with_unknown_start_has_no_duration() -> None:
     compilations = Compilations()
     assert compilations.add(done("2024-01-11 05:53:47.000203", "MODULE_2+d41d8cd9"))
     assert compilations.take()["seconds"] == 0.0

@@ -77,7 +77,7 @@ def test_devices_and_processes_of_every_form(output: object) -> None:
     assert (sample.period, sample.columns, sample.problems) == (60.0, {}, ())
 
 
-def test_what_is_said_of_the_whole_machine_comes_first() -> None:
+def test_errors_of_the_whole_machine_come_first() -> None:
     top = {
         "instance_type": "trn2u.48xlarge",
         "ultraserver_id": "us-\x1b1",

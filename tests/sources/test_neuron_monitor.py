@@ -93,7 +93,7 @@ def test_a_lost_device_has_no_values_whatever_its_runtime_reports() -> None:
     assert value(decode(encode(payload)), "neuroncore_memory_used_bytes") == [100, 100, None, None]
 
 
-def test_no_runtime_list_says_nothing_about_cores() -> None:
+def test_without_a_runtime_list_cores_are_unknown() -> None:
     sample = decode(encode(report() | {"neuron_runtime_data": None}))
     assert "neuroncore_utilization_ratio" not in sample.columns
     assert "node_runtimes" not in sample.columns
@@ -173,13 +173,13 @@ def test_fault_12_an_unknown_member_takes_no_number_away(
 ) -> None:
     """A later neuron-monitor has more, of any type, and in any object."""
     payload: Any = report(runtime())
-    known = decode(encode(payload))
+    sample = decode(encode(payload))
     where = payload
     for step in path:
         where = where[step]
     where["new"] = member
     later = decode(encode(payload))
-    for name, column in known.columns.items():
+    for name, column in sample.columns.items():
         np.testing.assert_array_equal(later.columns[name], column, err_msg=name)
 
 
@@ -344,6 +344,6 @@ def test_a_program_whose_name_is_cut_has_its_uuid(name: str, uuid: str, shown: s
     assert process.neffs[0].name == shown
 
 
-def test_a_report_of_the_simulator_says_so() -> None:
+def test_a_report_of_the_simulator_is_marked() -> None:
     assert decode(encode(report(runtime(), simulated=True))).simulated
     assert not decode(encode(report(runtime()))).simulated

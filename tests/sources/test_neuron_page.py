@@ -40,7 +40,7 @@ def test_identity_and_topology() -> None:
     assert sample.period == 5
 
 
-def test_two_logical_cores_behind_one_are_told_by_their_number() -> None:
+def test_two_logical_cores_of_one_are_detected_by_their_number() -> None:
     text = HARDWARE.replace("trn1.32xlarge", "trn2.48xlarge").replace(
         'neuroncore_per_device_count="2"', 'neuroncore_per_device_count="4"'
     )
@@ -60,7 +60,7 @@ def test_a_group_that_a_runtime_does_not_give_is_absent_not_idle() -> None:
     assert "neuroncore_utilization_ratio" not in sample.columns
     assert "neuroncore_memory_used_bytes" not in sample.columns
     assert sample.columns["runtime_host_memory_used_bytes"].tolist() == [5]
-    assert [(one.pid, one.tag) for one in sample.facts["runtimes"]] == [(9, "9")]
+    assert [(runtime.pid, runtime.tag) for runtime in sample.facts["runtimes"]] == [(9, "9")]
 
 
 def test_every_runtime_reports_every_core() -> None:
@@ -76,7 +76,10 @@ def test_every_runtime_reports_every_core() -> None:
     sample = decode(page_of(*lines))
     assert sample.columns["neuroncore_utilization_ratio"].tolist() == [0.8, 0, 0.8, 0]
     assert sample.columns["neuroncore_memory_used_bytes"].tolist() == [35, 0, 35, 0]
-    assert [(one.pid, one.cores) for one in sample.facts["runtimes"]] == [(100, (0,)), (-2, (2,))]
+    assert [(runtime.pid, runtime.cores) for runtime in sample.facts["runtimes"]] == [
+        (100, (0,)),
+        (-2, (2,)),
+    ]
 
 
 @pytest.mark.parametrize("bad", ["NaN", "+Inf", "-0.5", "1.4e16", "1e308"])
@@ -88,7 +91,7 @@ def test_a_damaged_share_is_absent(bad: str) -> None:
     assert np.isnan(values[3])
 
 
-def test_a_core_beyond_the_hardware_is_left_out_and_said() -> None:
+def test_a_core_beyond_the_hardware_is_omitted_and_reported() -> None:
     sample = decode(page_of(core(0, "1", 0.5), core(2, "1", 0.1), core(77, "1", 0.9)))
     assert sample.columns["neuroncore_utilization_ratio"].tolist() == [0.5, 0.0, 0.1, 0.0]
     assert sample.problems == ("core 77 is not one of this node's 4",)
@@ -138,11 +141,13 @@ def test_what_trntop_publishes_under_these_names_comes_back() -> None:
         "node_vcpus",
         *(f"neuroncore_memory_{name}_bytes" for name in MEMORY_CATEGORIES),
     ]
-    told = [name for name in names if name in frame.columns]
-    assert len(told) > 2
-    for name in told:
+    reported = [name for name in names if name in frame.columns]
+    assert len(reported) > 2
+    for name in reported:
         np.testing.assert_allclose(sample.columns[name], frame.columns[name], equal_nan=True)
     for name in (f"device_{event}_events" for event in ECC_EVENTS):
         assert name in sample.columns
-    latencies = [f"runtime_total_latency_{one}_seconds" for one in LATENCY_PERCENTILES]
+    latencies = [
+        f"runtime_total_latency_{percentile}_seconds" for percentile in LATENCY_PERCENTILES
+    ]
     assert any(name in sample.columns for name in latencies)

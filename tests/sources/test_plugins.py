@@ -66,8 +66,8 @@ def test_the_example_gives_its_values(site: Path, root: Path) -> None:
     run = trntop(site, root, "snapshot", "--json")
     assert run.returncode == 0, run.stderr
     (node,) = json.loads(run.stdout)["nodes"]
-    assert {one["source"]: one["state"] for one in node["sources"]}["thermal"] == "fresh"
-    assert [one["device_temperature_celsius"] for one in node["devices"]] == [61.5, None]
+    assert {source["source"]: source["state"] for source in node["sources"]}["thermal"] == "fresh"
+    assert [device["device_temperature_celsius"] for device in node["devices"]] == [61.5, None]
 
 
 def test_doctor_examines_it(site: Path, root: Path) -> None:
@@ -85,8 +85,8 @@ def test_a_broken_plug_in_costs_a_line(site: Path, root: Path) -> None:
         "astray.py": source.replace("trntop_thermal.collector", "no_such_collector").replace(
             '"thermal"', '"astray"').replace("device_temperature", "device_other"),
     }  # fmt: skip
-    install(site, rows, "bad", {one.removesuffix(".py"): f"{one.removesuffix('.py')}:SOURCE"
-                                for one in rows})  # fmt: skip
+    install(site, rows, "bad", {row.removesuffix(".py"): f"{row.removesuffix('.py')}:SOURCE"
+                                for row in rows})  # fmt: skip
     lines = trntop(site, root, "doctor").stdout.splitlines()
     assert [line for line in lines if "plug-in" in line] == [
         "✗ astray: plug-in ignored: ModuleNotFoundError: No module named 'no_such_collector'",
@@ -96,7 +96,7 @@ def test_a_broken_plug_in_costs_a_line(site: Path, root: Path) -> None:
     ]
     run = trntop(site, root, "snapshot", "--json")
     (node,) = json.loads(run.stdout)["nodes"]
-    assert [one["device_temperature_celsius"] for one in node["devices"]] == [61.5, None]
+    assert [device["device_temperature_celsius"] for device in node["devices"]] == [61.5, None]
 
 
 def test_without_entry_points_importlib_metadata_is_not_loaded() -> None:

@@ -81,7 +81,7 @@ def test_a_probe_that_failed_has_no_latency(members: dict[str, Any], problem: st
 
 
 @pytest.mark.parametrize("data", [b"[]", b"{}", b'{"results":[{"tool":"x"}]}', b'{"peer":""}'])
-def test_nobody_was_probed(data: bytes) -> None:
+def test_no_peer_was_probed(data: bytes) -> None:
     with pytest.raises(DecodeError):
         decode(data)
 
@@ -93,7 +93,7 @@ def test_more_results_than_are_read() -> None:
     assert sample.problems == ("1100 results; only 1024 are read",)
 
 
-def test_links_of_a_node_stand_beside_one_another_until_they_are_old() -> None:
+def test_links_of_a_node_coexist_until_they_expire() -> None:
     state = NodeState("a")
     for time, peer in ((0.0, "b"), (30.0, "c"), (300.0, "b"), (600.0, "b")):
         state.feed(Reading("a", "probe", time, b""), decode(payload(peer=peer)))

@@ -51,7 +51,7 @@ def test_times_may_be_missing_and_collectives_are_within_the_execution() -> None
 )
 def test_a_bad_profile_is_named_and_spares_the_rest(change: Any, problem: str) -> None:
     sample = decode(payload(PROFILE | change, PROFILE | {"name": "other.neff"}))
-    assert [one.name for one in sample.facts["profiles"]] == ["other.neff"]
+    assert [profile.name for profile in sample.facts["profiles"]] == ["other.neff"]
     assert sample.problems == (problem,)
 
 

@@ -10,8 +10,8 @@ from trntop.sources import BUILT_IN, SOURCES
 
 
 def test_the_tuple_lists_each_module_that_declares_a_source() -> None:
-    modules = [import_module(f"trntop.sources.{one.name}") for one in
-               pkgutil.iter_modules(sources.__path__) if one.name != "__main__"]  # fmt: skip
+    modules = [import_module(f"trntop.sources.{module.name}") for module in
+               pkgutil.iter_modules(sources.__path__) if module.name != "__main__"]  # fmt: skip
     declared = [module.SOURCE.name for module in modules if hasattr(module, "SOURCE")]
     assert sorted(declared) == sorted(source.name for source in BUILT_IN)
     assert len(set(declared)) == len(declared)
@@ -28,8 +28,8 @@ def test_a_row_is_complete(source: sources.Source) -> None:
 
 
 def test_a_quantity_is_declared_once() -> None:
-    known = next(iter(CATALOG.values()))
-    other = Quantity(known.name, "seconds", Entity.NODE, "Something else", source="host")
-    with pytest.raises(ValueError, match=f"quantity {known.name} exists already"):
+    quantity = next(iter(CATALOG.values()))
+    other = Quantity(quantity.name, "seconds", Entity.NODE, "Something else", source="host")
+    with pytest.raises(ValueError, match=f"quantity {quantity.name} exists already"):
         sources.add_quantities([other])
-    assert CATALOG[known.name] is known
+    assert CATALOG[quantity.name] is quantity

@@ -57,8 +57,8 @@ def test_what_is_exposed(members: dict[str, float], exposed: float | None) -> No
 
 
 def test_loss_and_utilization() -> None:
-    said = values(record(loss=-2.5, mfu=0.38))
-    assert (said["job_loss"], said["job_mfu_ratio"]) == (-2.5, 0.38)
+    reported = values(record(loss=-2.5, mfu=0.38))
+    assert (reported["job_loss"], reported["job_mfu_ratio"]) == (-2.5, 0.38)
 
 
 @pytest.mark.parametrize(
@@ -70,17 +70,17 @@ def test_loss_and_utilization() -> None:
     ],
 )
 def test_nonsense_is_absent(members: dict[str, Any]) -> None:
-    known = {"job_ranks": 1, "job_step_seconds": 2, "rank_step_seconds": 2}
-    assert values(record(**members)) == known
+    minimum = {"job_ranks": 1, "job_step_seconds": 2, "rank_step_seconds": 2}
+    assert values(record(**members)) == minimum
 
 
-def test_a_rank_tells_of_itself_what_its_job_is_told() -> None:
+def test_a_rank_reports_the_quantities_of_its_job() -> None:
     sample = decode(record(compute_seconds=1.5, comm_seconds=0.7, pipeline_stage=2))
     assert sample.keys[Entity.RANK] == ("j/2",)
-    said = {name: column.item() for name, column in sample.columns.items()}
-    assert said["rank_compute_seconds"] == said["job_compute_seconds"] == 1.5
-    assert said["rank_comm_seconds"] == said["job_comm_seconds"] == 0.7
-    assert said["rank_pipeline_stage"] == 2
+    reported = {name: column.item() for name, column in sample.columns.items()}
+    assert reported["rank_compute_seconds"] == reported["job_compute_seconds"] == 1.5
+    assert reported["rank_comm_seconds"] == reported["job_comm_seconds"] == 0.7
+    assert reported["rank_pipeline_stage"] == 2
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "1e9", '"x"', "null"])

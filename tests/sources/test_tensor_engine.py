@@ -28,7 +28,7 @@ def sample(devices: dict[str, Any], errors: tuple[str, ...] = ()) -> Sample:
 
 
 def cycles(text: str | None) -> list[float]:
-    """Matmul, weight-load and idle cycles of one core beside a sound one."""
+    """Matmul, weight-load and idle cycles of one core next to a sound one."""
     columns = sample({"0": {"0": pe_cntrs(1, 2, 3), "1": text}}).columns
     absent: Column = np.full(2, np.nan)
     return [float(columns.get(name, absent)[1]) for name in (MATMUL, WEIGHTS, IDLE)]
@@ -109,7 +109,7 @@ def test_a_row_too_few_and_one_too_many_move_no_other_core() -> None:
     assert matmul.tolist() == [1, 30]
 
 
-def test_damage_in_many_cores_is_said_briefly() -> None:
+def test_damage_in_many_cores_is_reported_briefly() -> None:
     decoded = sample({"0": {str(core): None for core in range(64)}})
     assert decoded.columns == {}
     assert len(decoded.problems) == 9

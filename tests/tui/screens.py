@@ -67,7 +67,7 @@ class Screen:
         self._shell = shell
         self._replies: deque[tuple[float, bytes]] = deque()
         self._queries = 0
-        """Bytes of output that have been looked through for queries."""
+        """Bytes of output that have been searched for queries."""
         self._pyte = pyte.Screen(columns, rows)
         self._stream = pyte.ByteStream(self._pyte)
         self._unparsed = bytearray()
@@ -80,19 +80,19 @@ class Screen:
             # Job control, and no line editor, which would change the terminal's modes itself.
             program = ["bash", "--norc", "--noprofile", "--noediting", "-i"]
         start = _TAKE_TERMINAL if controls else "import os, sys; "
-        known = {name: value for name, value in os.environ.items() if "COLOR" not in name}
+        variables = {name: value for name, value in os.environ.items() if "COLOR" not in name}
         self.process = subprocess.Popen(
             [sys.executable, "-c", start + _GO, *program],
             stdin=slave, stdout=slave, stderr=slave, cwd=ROOT, start_new_session=True,
             env={
-                **known, "TERM": "xterm-256color", "LANG": "C.UTF-8", "PYTHONPATH": str(ROOT),
+                **variables, "TERM": "xterm-256color", "LANG": "C.UTF-8", "PYTHONPATH": str(ROOT),
                 "XDG_CONFIG_HOME": "/nonexistent", "XDG_STATE_HOME": "/nonexistent",
                 "PS1": PROMPT, "HISTFILE": "",
                 **(environment or {}),
             },
         )  # fmt: skip
         self._began = time.monotonic()
-        self._taken = 0
+        self._consumed = 0
 
     def __enter__(self) -> "Screen":
         return self
@@ -109,7 +109,7 @@ class Screen:
 
     @property
     def text(self) -> str:
-        """What stands on the screen."""
+        """The text on the screen."""
         self._parse()
         return "\n".join(self._pyte.display)
 
@@ -139,7 +139,7 @@ class Screen:
             self._reply()
             room = 65536
             if self._rate:
-                room = int((time.monotonic() - self._began) * self._rate) - self._taken
+                room = int((time.monotonic() - self._began) * self._rate) - self._consumed
             if room < 1:
                 select.select((), (), (), min(left, 0.02))
                 continue
@@ -151,10 +151,10 @@ class Screen:
                 return
             if not data:
                 return
-            self._take(data)
+            self._read(data)
 
-    def _take(self, data: bytes) -> None:
-        self._taken += len(data)
+    def _read(self, data: bytes) -> None:
+        self._consumed += len(data)
         self.output += data
         for query in _QUERY.finditer(self.output, self._queries):
             self._queries = query.end()

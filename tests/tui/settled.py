@@ -8,13 +8,13 @@ from textual.pilot import Pilot
 TIMEOUT = 60.0
 """Seconds after which a screen that never settles fails its test."""
 ROUNDS = 2
-"""Looks in a row that find nothing left to do: a message may cause another."""
+"""Checks in a row that find nothing left to do: a message may cause another."""
 
 
 async def settled(pilot: Pilot[Any], delay: float | None = None) -> None:
     """Waits until all messages are processed and the screen is laid out and painted.
 
-    `Pilot.pause` waits until the process uses little CPU time, as it also does beside busy
+    `Pilot.pause` waits until the process uses little CPU time, as it also does next to busy
     processes when its work is not done.
     """
     if delay is not None:

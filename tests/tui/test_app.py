@@ -18,9 +18,9 @@ from textual.pilot import Pilot
 from textual.widgets import Markdown
 
 from tests.builders import NOON, make_incident, make_node, make_view, view_of
-from tests.tui import moments
-from tests.tui.render.pens import text
-from tests.tui.scenes import (
+from tests.tui import full_run
+from tests.tui.render.contexts import text
+from tests.tui.sample_run import (
     COMM_INCIDENT,
     EFA_INCIDENT,
     SETTINGS,
@@ -72,7 +72,7 @@ def shown(app: TrntopApp) -> BaseScreen:
 
 
 def picture(app: TrntopApp) -> str:
-    """What stands on the screen, as text."""
+    """The text on the screen."""
     strips = app.screen._compositor.render_strips()
     return "\n".join("".join(part.text for part in strip) for strip in strips)
 
@@ -88,7 +88,7 @@ async def test_the_session_starts_and_its_view_is_shown() -> None:
         assert "trn-001" in picture(cast(TrntopApp, pilot.app))
 
 
-async def test_places() -> None:
+async def test_indices() -> None:
     app = make_app(trouble=True)
     async with running(app) as pilot:
         assert isinstance(app.screen, ClusterScreen)
@@ -116,11 +116,11 @@ async def test_places() -> None:
         assert isinstance(app.screen, NodeScreen)
 
 
-async def test_the_node_last_looked_at_goes_along() -> None:
-    app = app_of(moments.session("incident"))
+async def test_the_last_focused_node_is_kept() -> None:
+    app = app_of(full_run.session("incident"))
     async with running(app) as pilot:
         await press(pilot, "4")
-        assert shown(app).subject == VICTIM, "nobody chose one: the worst"
+        assert shown(app).subject == VICTIM, "by default the worst"
         await press(pilot, "1", "2", "n", "n")
         assert shown(app).subject == "trn-009"
         for key in ("3", "4", "6", "1"):
@@ -208,7 +208,7 @@ async def test_the_map_is_colored_by_other_quantities() -> None:
             assert f"fleet · {title}" in picture(app)
 
 
-async def test_the_map_says_of_what_its_colours_are() -> None:
+async def test_the_map_names_the_quantity_of_its_colours() -> None:
     app = make_app(nodes=64)
     async with running(app):
         assert "fleet · utilization, each node" in picture(app)
@@ -272,7 +272,7 @@ async def test_the_end_of_a_recording() -> None:
         assert "■ ended" in picture(app)
 
 
-async def test_a_collection_that_stopped_says_so() -> None:
+async def test_a_stopped_collection_is_shown() -> None:
     session = session_of(make_view())
     app = app_of(session)
     async with running(app) as pilot:
@@ -303,10 +303,10 @@ async def test_help() -> None:
         for spelled in ("/ ", ", ", ". ", ":, ctrl+g ", "← ", "→ ", "shift+← ", "S "):
             assert any(line.startswith(spelled) for line in keys.splitlines()), spelled
         narrow = text(app.screen.query_one(KeyList).draw(60, 0)).splitlines()
-        place = next(index for index, line in enumerate(narrow) if line.startswith(":, ctrl+g "))
-        indent = narrow[place].index("Go to a time")
-        assert narrow[place + 1][:indent].isspace()
-        assert not narrow[place + 1][indent].isspace()
+        index = next(index for index, line in enumerate(narrow) if line.startswith(":, ctrl+g "))
+        indent = narrow[index].index("Go to a time")
+        assert narrow[index + 1][:indent].isspace()
+        assert not narrow[index + 1][indent].isspace()
         for key in ("question_mark", "escape", "q"):
             assert isinstance(app.screen, HelpScreen)
             await press(pilot, key)
@@ -316,7 +316,7 @@ async def test_help() -> None:
             await pilot.pause()
 
 
-async def test_what_stands_behind_help_goes_on() -> None:
+async def test_the_screen_behind_help_is_updated() -> None:
     session = session_of(make_view(time=NOON))
     async with running(app_of(session)) as pilot:
         app = cast(TrntopApp, pilot.app)
@@ -353,7 +353,7 @@ async def test_keys_that_only_move_are_the_last_of_help() -> None:
         assert words[-6:] == ["↑, k", "↓, j", "pgup", "pgdn", "home", "end"]
 
 
-async def test_keys_of_help_stand_above_the_text_or_beside_it() -> None:
+async def test_keys_of_help_are_above_the_text_or_next_to_it() -> None:
     app = make_app(nodes=1)
     for width, beside in ((80, False), (120, False), (200, True)):
         async with running(app, (width, 36)) as pilot:
@@ -471,9 +471,7 @@ class TestASlowLine:
                 assert view_model is not None
                 assert view_model.view.time == NOON + 10 * round_ + 2
 
-    async def test_the_past_that_the_user_looks_at_stays(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    async def test_the_history_on_screen_stays(self, monkeypatch: pytest.MonkeyPatch) -> None:
         app = make_app()
         async with running(app) as pilot:
             await press(pilot, "space")
@@ -483,7 +481,7 @@ class TestASlowLine:
             assert await self.published(app, pilot, 6) == 0
 
 
-async def test_a_past_that_is_caught_up_with_says_how_far(
+async def test_catching_up_with_history_shows_its_progress(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("trntop.tui.app.LOADING_SECONDS", 60.0)
@@ -529,7 +527,7 @@ async def test_on_a_tiny_terminal_the_table_has_the_rows(key: str, rows: int) ->
         lines = picture(app).splitlines()
         assert "1 2 3 4 5 6" in lines[-1]
         assert "trn-007" in lines[1], "the alert stays"
-        first = next(place for place, line in enumerate(lines) if line.startswith("▸ ●"))
+        first = next(index for index, line in enumerate(lines) if line.startswith("▸ ●"))
         assert sum("trn-" in line for line in lines[first:]) >= rows
 
 
@@ -704,7 +702,7 @@ async def test_a_source_that_fell_silent_is_no_all_clear() -> None:
         assert "no incidents" not in picture(app)
 
 
-async def test_a_damaged_recording_says_so() -> None:
+async def test_a_damaged_recording_is_reported() -> None:
     session = FakeSession(make_view(nodes=2), playback=Playback())
     session.lost = ("run.jsonl: 3 damaged lines skipped",)
     app = TrntopApp(cast(Session, session), settings=SETTINGS)

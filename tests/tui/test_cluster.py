@@ -1,8 +1,8 @@
-"""The fleet's screen: what its map says of itself."""
+"""The fleet's screen: the heading of its map."""
 
 import pytest
 
-from tests.tui.scenes import make_app
+from tests.tui.sample_run import make_app
 from trntop.tui.render import glyphs
 from trntop.tui.render.fleet_map import SCALE_CELLS
 from trntop.tui.widgets.overview import FleetMap

@@ -1,10 +1,10 @@
-"""The EFA screen: the cursor on a node and a card, the layers, the ways in and out."""
+"""The EFA screen: the cursor on a node and a device, the layers, the ways in and out."""
 
 from typing import cast
 
 from tests.builders import efa_name, make_node, view_of
-from tests.tui.render.fabrics import cards, probed, probing
-from tests.tui.scenes import CARD, EFA_INCIDENT, VICTIM, app_of, make_app
+from tests.tui.render.fabrics import efa_devices, probed, probing
+from tests.tui.sample_run import DEVICE, EFA_INCIDENT, VICTIM, app_of, make_app
 from tests.tui.test_app import picture, press, running, session_of
 from trntop.tui.app import TrntopApp
 from trntop.tui.screens.cluster import ClusterScreen
@@ -20,35 +20,37 @@ def shown(app: TrntopApp) -> EfaScreen:
     return app.screen
 
 
-def card_of(app: TrntopApp) -> str:
-    """The card under the cursor."""
+def device_of(app: TrntopApp) -> str:
+    """The EFA device under the cursor."""
     fabric, column = shown(app).fabric, shown(app).map_state.column
     assert fabric is not None
     assert column is not None
     return fabric.rails.names[column]
 
 
-async def test_the_sick_card_is_under_the_cursor_at_once() -> None:
+async def test_the_degraded_efa_device_is_under_the_cursor_at_once() -> None:
     app = make_app(trouble=True)
     async with running(app) as pilot:
         await press(pilot, "4")
         assert shown(app).node == VICTIM
-        assert card_of(app) == CARD
+        assert device_of(app) == DEVICE
         assert shown(app).incident is EFA_INCIDENT
         drawn = picture(app)
         assert "trntop ▸ efa" in drawn
-        assert f"{VICTIM} · {CARD}" in drawn
+        assert f"{VICTIM} · {DEVICE}" in drawn
         assert "● EFA degraded since" in drawn, "without any further key"
         assert "latency – not probed: trntop check" in drawn
 
 
-async def test_the_card_of_a_slow_link_is_under_the_cursor() -> None:
-    slow = probing(cards(0), {f"{efa_name(2)}>trn-001": 54e-6, f"{efa_name(0)}>trn-002": 16e-6})
-    others = [probing(cards(index), {"trn-000": 16e-6, "trn-003": 16e-6}) for index in (1, 2)]
+async def test_the_efa_device_of_a_slow_link_is_under_the_cursor() -> None:
+    slow = probing(
+        efa_devices(0), {f"{efa_name(2)}>trn-001": 54e-6, f"{efa_name(0)}>trn-002": 16e-6}
+    )
+    others = [probing(efa_devices(index), {"trn-000": 16e-6, "trn-003": 16e-6}) for index in (1, 2)]
     app = app_of(session_of(view_of(slow, *others)))
     async with running(app) as pilot:
         await press(pilot, "4")
-        assert card_of(app) == efa_name(2)
+        assert device_of(app) == efa_name(2)
         assert "link to trn-001 takes 3.4× the median of all" in picture(app)
 
 
@@ -56,12 +58,12 @@ async def test_moving_about() -> None:
     app = make_app(trouble=True)
     async with running(app) as pilot:
         await press(pilot, "4", RIGHT, RIGHT)
-        assert card_of(app) == "rdmap128s27"
+        assert device_of(app) == "rdmap128s27"
         await press(pilot, *[LEFT] * 20)
-        assert card_of(app) == "rdmap16s27"
+        assert device_of(app) == "rdmap16s27"
         await press(pilot, "down", "j")
         assert shown(app).node == "trn-000"
-        assert card_of(app) == "rdmap16s27", "a card that was chosen stays"
+        assert device_of(app) == "rdmap16s27", "a chosen device stays"
         await press(pilot, "enter")
         assert isinstance(app.screen, NodeScreen)
         assert app.screen.crumbs == ("efa", "trn-000")
@@ -72,7 +74,7 @@ async def test_moving_about() -> None:
         assert app.screen.crumbs == ("cluster",)
 
 
-async def test_the_mouse_points_at_a_card() -> None:
+async def test_the_mouse_points_at_an_efa_device() -> None:
     app = make_app()
     async with running(app) as pilot:
         await press(pilot, "4")
@@ -80,11 +82,11 @@ async def test_the_mouse_points_at_a_card() -> None:
         await pilot.click(offset=(region.x + 15 + 4 * 3, region.y + 4))
         await pilot.pause()
         assert shown(app).node == "trn-003"
-        assert card_of(app) == "rdmap64s27"
+        assert device_of(app) == "rdmap64s27"
         await pilot.click(offset=(region.x + 5, region.y + 2))
         await pilot.pause()
         assert shown(app).node == "trn-001"
-        assert card_of(app) == "rdmap64s27"
+        assert device_of(app) == "rdmap64s27"
 
 
 async def test_layers_and_orders() -> None:
@@ -105,7 +107,7 @@ async def test_layers_and_orders() -> None:
         assert shown(app).table.rows[0].name == VICTIM
 
 
-async def test_where_room_is_short_the_pairs_stand_with_latency() -> None:
+async def test_in_short_space_the_pairs_are_with_latency() -> None:
     app = app_of(session_of(view_of(*probed(6, slow=(1, 3)))))
     async with running(app, (80, 24)) as pilot:
         await press(pilot, "4")
@@ -136,7 +138,7 @@ async def test_counters_scroll() -> None:
         assert detail.scroll_offset.y == 0
 
 
-async def test_a_fleet_without_cards() -> None:
+async def test_a_fleet_without_efa_devices() -> None:
     app = app_of(session_of(view_of(make_node(0, efa=0))))
     async with running(app) as pilot:
         await press(pilot, "4", RIGHT, LEFT, "m")
@@ -145,7 +147,7 @@ async def test_a_fleet_without_cards() -> None:
         assert shown(app).map_state.column is None
 
 
-async def test_nodes_that_go_take_their_cards_along() -> None:
+async def test_removed_nodes_take_their_efa_devices_along() -> None:
     session = session_of(view_of(make_node(0, 2, 2, 4), make_node(1, 2, 2, 4)))
     app = app_of(session)
     async with running(app) as pilot:
@@ -165,4 +167,4 @@ async def test_nodes_that_go_take_their_cards_along() -> None:
         await pilot.pause()
         await pilot.pause()
         assert cast(str, shown(app).node) == "trn-000"
-        assert card_of(app) == "rdmap32s27"
+        assert device_of(app) == "rdmap32s27"

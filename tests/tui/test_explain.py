@@ -10,7 +10,7 @@ from textual.app import App
 from textual.pilot import Pilot
 
 from tests.builders import NOON
-from tests.tui.scenes import VICTIM, FakeSession, app_of, history, make_app, view, view_model
+from tests.tui.sample_run import VICTIM, FakeSession, app_of, history, make_app, view, view_model
 from tests.tui.test_app import picture, press, running
 from trntop.core.model import Incident
 from trntop.tui.app import TrntopApp
@@ -150,7 +150,7 @@ class Asking(App[None]):
 
 
 @asynccontextmanager
-async def asked() -> AsyncIterator[tuple[Asking, Pilot[None]]]:
+async def app_with_help() -> AsyncIterator[tuple[Asking, Pilot[None]]]:
     app = Asking()
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.pause()
@@ -161,15 +161,15 @@ async def asked() -> AsyncIterator[tuple[Asking, Pilot[None]]]:
     ("typed", "answer"), [("+5m", NOON + 300), ("-30s", NOON - 30), ("11:59", NOON - 60)]
 )
 async def test_a_time_may_be_typed(typed: str, answer: float) -> None:
-    async with asked() as (app, pilot):
+    async with app_with_help() as (app, pilot):
         assert "now at 12:00:00 UTC, 10:00 of 1:00:00" in str(asking(app).note.content)
         await pilot.press(*(_key(char) for char in typed), "enter")
         await pilot.pause()
         assert app.answers == [answer]
 
 
-async def test_what_is_no_time_is_refused_in_place() -> None:
-    async with asked() as (app, pilot):
+async def test_an_invalid_time_is_refused_in_place() -> None:
+    async with app_with_help() as (app, pilot):
         await pilot.press("x", "enter")
         screen = asking(app)
         assert "enter a time such as 14:03:12, +5m or -30s" in str(screen.note.content)

@@ -1,4 +1,4 @@
-"""What keys write to files, and what they say where they cannot; and the bell."""
+"""What keys write to files, and their errors; and the bell."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,7 +9,7 @@ import pytest
 
 from tests.builders import NOON, make_incident, make_view, view_of
 from tests.reports import monitor_reading, report, runtime
-from tests.tui.scenes import SETTINGS, FakeSession, node, view
+from tests.tui.sample_run import SETTINGS, FakeSession, node, view
 from tests.tui.test_app import press, running
 from trntop.core.model import View
 from trntop.core.settings import Blackbox, Notify, Settings
@@ -29,8 +29,8 @@ def settings_of(folder: Path, **notify: object) -> Settings:
 
 
 def make_report(first: View, last: View, seconds: float, acknowledged: Mapping[str, float]) -> str:
-    seen = f"from {first.time - NOON:.0f} to {last.time - NOON:.0f}, {seconds:.0f} s seen"
-    return f"{seen}{', acknowledged: ' if acknowledged else ''}{', '.join(acknowledged)}\n"
+    span = f"from {first.time - NOON:.0f} to {last.time - NOON:.0f}, {seconds:.0f} s seen"
+    return f"{span}{', acknowledged: ' if acknowledged else ''}{', '.join(acknowledged)}\n"
 
 
 def files(folder: Path) -> list[Path]:
@@ -48,28 +48,28 @@ def filled() -> BlackBox:
     return box
 
 
-async def said_after(app: TrntopApp, key: str) -> list[str]:
+async def message_after(app: TrntopApp, key: str) -> list[str]:
     async with running(app) as pilot:
         await press(pilot, key)
         app._files.wait()
         await pilot.pause()
-        return [one.message for one in app._notifications]
+        return [notification.message for notification in app._notifications]
 
 
 async def test_w_writes_the_black_box(tmp_path: Path) -> None:
     session = FakeSession(make_view())
     session.black_box = filled()
-    (said,) = await said_after(app_of(session, settings_of(tmp_path)), "w")
+    (said,) = await message_after(app_of(session, settings_of(tmp_path)), "w")
     (file,) = files(tmp_path)
     assert said.startswith("saved the last 1 min (61 readings, ")
     assert said.endswith(f"to {file}")
     assert len(list(open_recording(file))) == 61
 
 
-async def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
+async def test_a_missing_folder_is_reported(tmp_path: Path) -> None:
     session = FakeSession(make_view())
     session.black_box = filled()
-    (said,) = await said_after(app_of(session, settings_of(tmp_path / "missing")), "w")
+    (said,) = await message_after(app_of(session, settings_of(tmp_path / "missing")), "w")
     assert said.startswith("not written: ")
     assert "does not exist" in said
 
@@ -82,11 +82,11 @@ async def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
         (make_view(simulated=True), Playback(), "use trntop record fake"),
     ],
 )
-async def test_where_nothing_is_kept_it_says_why(
+async def test_without_a_black_box_the_reason_is_shown(
     tmp_path: Path, shown: View, playback: Playback | None, reason: str
 ) -> None:
     session = FakeSession(shown, playback=playback)
-    (said,) = await said_after(app_of(session, settings_of(tmp_path)), "w")
+    (said,) = await message_after(app_of(session, settings_of(tmp_path)), "w")
     assert reason in said
     assert not files(tmp_path)
 
@@ -103,7 +103,7 @@ async def test_r_writes_the_report(tmp_path: Path) -> None:
         await press(pilot, "r")
         app._files.wait()
         await pilot.pause()
-        first, second = (one.message for one in app._notifications)
+        first, second = (notification.message for notification in app._notifications)
     assert first == f"saved the report of 3 s to {tmp_path}/trntop-report-20251120T120641Z.md"
     assert second.endswith("-2.md")
     assert {file.read_text() for file in files(tmp_path)} == {"from -10 to 401, 3 s seen\n"}
@@ -156,7 +156,7 @@ async def test_the_bell_rings_once_for_an_incident(
         assert len(rung) == times
 
 
-def test_a_gap_is_not_seen() -> None:
+def test_a_gap_is_not_visible() -> None:
     watched = Watched()
     for second in (0, 1, 2, 500, 501, 400, 401):
         watched.append(view_of(time=NOON + second))

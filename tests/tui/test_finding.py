@@ -12,8 +12,8 @@ from textual.widgets import Input
 
 import trntop.tui
 from tests.builders import make_node, view_of
-from tests.tui.render.pens import text
-from tests.tui.scenes import SETTINGS, VICTIM, FakeSession, view_model
+from tests.tui.render.contexts import text
+from tests.tui.sample_run import SETTINGS, VICTIM, FakeSession, view_model
 from trntop.core.settings import Analysis, Settings
 from trntop.pipeline.history import History
 from trntop.session.runner import Session
@@ -36,7 +36,7 @@ class Fleet(TrntopApp):
 
     @property
     def cluster(self) -> ClusterScreen:
-        return next(one for one in self.screen_stack if isinstance(one, ClusterScreen))
+        return next(screen for screen in self.screen_stack if isinstance(screen, ClusterScreen))
 
     @property
     def names(self) -> list[str]:
@@ -44,7 +44,7 @@ class Fleet(TrntopApp):
 
     @property
     def line(self) -> str:
-        """What stands in the bar under what is typed."""
+        """The text in the bar under what is typed."""
         return text(self.cluster.bar._line.draw(100, 0))
 
 
@@ -105,7 +105,7 @@ async def test_escape_while_typing_shows_all_again() -> None:
         assert app.focused is app.cluster.table
 
 
-async def test_a_mistake_stands_where_it_is_and_is_not_kept() -> None:
+async def test_an_error_appears_at_its_position_and_is_not_kept() -> None:
     async with running() as (app, pilot):
         await pilot.press("slash")
         await typed(pilot, "007")
@@ -168,11 +168,11 @@ async def test_the_filter_follows_the_ticks() -> None:
 
 async def test_without_a_filter_a_tick_lays_nothing_out(monkeypatch: pytest.MonkeyPatch) -> None:
     async with running() as (app, pilot):
-        asked: list[object] = []
-        monkeypatch.setattr(FilterLine, "refresh", lambda *_, **given: asked.append(given))
+        refreshed: list[object] = []
+        monkeypatch.setattr(FilterLine, "refresh", lambda *_, **given: refreshed.append(given))
         app.cluster.view_model = view_model()
         await pilot.pause()
-        assert not asked
+        assert not refreshed
 
 
 async def test_faults_only() -> None:
@@ -215,14 +215,14 @@ async def test_sorting_by_keys() -> None:
     shown = ViewModel(view_of(*nodes), History(10), Analysis())
     async with running(shown, size=(200, 36)) as (app, pilot):
         table = app.cluster.table
-        seen = {}
+        screens = {}
         for _ in range(1 + len(table.fitting())):
             await pilot.press("s")
-            seen[table.sorted_by] = app.names
+            screens[table.sorted_by] = app.names
         assert table.sorted_by == "worst"
-        assert list(seen)[:4] == ["node", "util", "te", "hbm"]
-        assert seen["efa_tx"][0] == "trn-002"
-        assert set(seen) == {"worst", *table.fitting()}
+        assert list(screens)[:4] == ["node", "util", "te", "hbm"]
+        assert screens["efa_tx"][0] == "trn-002"
+        assert set(screens) == {"worst", *table.fitting()}
         await pilot.press("S")
         assert app.names == ["trn-000", "trn-001", "trn-002"]
         await pilot.press("s", "S")
@@ -234,11 +234,11 @@ async def test_sorting_by_clicks_on_titles() -> None:
     async with running() as (app, pilot):
         table = app.cluster.table
         header = text(table.draw(table.size.width, 2)[:1])
-        place = header.index("retx") + table.gutter.left
-        await pilot.click(table, offset=(place, table.gutter.top))
+        column = header.index("retx") + table.gutter.left
+        await pilot.click(table, offset=(column, table.gutter.top))
         assert (table.sorted_by, table.reverse) == ("retx", False)
         assert app.names[0] == VICTIM
-        await pilot.click(table, offset=(place, table.gutter.top))
+        await pilot.click(table, offset=(column, table.gutter.top))
         assert (table.sorted_by, table.reverse) == ("retx", True)
         assert app.names[-2:] == [VICTIM, "trn-011"]
         await pilot.click(table, offset=(table.gutter.left, table.gutter.top))
@@ -254,5 +254,5 @@ async def test_settings_set_columns_and_order() -> None:
         table = app.cluster.table
         assert [column.id for column in table.columns()] == ["node", "retx", "cpu"]
         assert app.names[0] == VICTIM
-        (warning,) = [one.message for one in app._notifications]
+        (warning,) = [notification.message for notification in app._notifications]
         assert warning.startswith("unknown column nonsense; use one of worst, node, util")

@@ -9,8 +9,8 @@ from textual.events import Key
 from textual.pilot import Pilot
 
 from tests.builders import make_incident, make_node, make_view, view_of
-from tests.tui.crews import COMPUTE, JOB, crew_of, crewed, past_of
-from tests.tui.scenes import SETTINGS, FakeSession, app_of
+from tests.tui.rank_nodes import COMPUTE, JOB, constant_history, node_with_ranks, nodes_with_ranks
+from tests.tui.sample_run import SETTINGS, FakeSession, app_of
 from trntop.core.model import Incident, View
 from trntop.core.settings import Settings
 from trntop.tui.app import TrntopApp
@@ -24,7 +24,7 @@ from trntop.tui.screens.run import RunScreen
 async def running(
     view: View, *keys: str, size: tuple[int, int] = (120, 36), settings: Settings = SETTINGS
 ) -> AsyncIterator[tuple[Pilot[int], FakeSession]]:
-    session = FakeSession(view, past_of(view))
+    session = FakeSession(view, constant_history(view))
     app = app_of(session, settings=settings)
     async with app.run_test(size=size) as pilot:
         await pilot.pause()
@@ -48,10 +48,10 @@ def comm(pilot: Pilot[int]) -> CommScreen:
     return cast(CommScreen, pilot.app.screen)
 
 
-SLOW = view_of(*crew_of(3, 4, {(1, 2): 3.6}))
+SLOW = view_of(*nodes_with_ranks(3, 4, {(1, 2): 3.6}))
 BLAMED = make_incident("efa_degraded", job=JOB, node="trn-002", component=None)
 SEVERAL = view_of(
-    *(crewed(index, [COMPUTE] * 2, job=job) for index, job in enumerate("abc")),
+    *(node_with_ranks(index, [COMPUTE] * 2, job=job) for index, job in enumerate("abc")),
     incidents=[make_incident("straggler", job="b", node="trn-001", component=None)],
 )
 
@@ -84,14 +84,14 @@ class TestComm:
             ),
         ],
     )  # fmt: skip
-    async def test_the_title_says_who_is_first(
+    async def test_the_title_names_the_first_node(
         self,
         slow: dict[tuple[int, int], float],
         incidents: Sequence[Incident],
         title: str,
         first: str,
     ) -> None:
-        view = view_of(*crew_of(3, 4, slow), incidents=incidents)
+        view = view_of(*nodes_with_ranks(3, 4, slow), incidents=incidents)
         async with running(view, "3") as (pilot, _):
             table = comm(pilot).ranks
             assert str(table.border_title) == title
@@ -114,13 +114,13 @@ class TestComm:
             assert comm(pilot).subject == "trn-000"
 
     async def test_many_ranks_are_shown_by_node(self) -> None:
-        async with running(view_of(*crew_of(5, 16)), "3") as (pilot, _):
+        async with running(view_of(*nodes_with_ranks(5, 16)), "3") as (pilot, _):
             assert len(comm(pilot).ranks.rows) == 5
 
     async def test_the_cursor_stays_on_its_rank(self) -> None:
         async with running(SLOW, "3", "j") as (pilot, session):
             assert comm(pilot).ranks.cursor == "0"
-            session.publish(view_of(*crew_of(3, 4, {(2, 1): 3.7})))
+            session.publish(view_of(*nodes_with_ranks(3, 4, {(2, 1): 3.7})))
             await pilot.pause()
             assert comm(pilot).ranks.cursor == "0"
             assert comm(pilot).subject == "trn-000"
@@ -165,12 +165,15 @@ class TestComm:
             await press(pilot, "tab", "j", "enter")
             assert cast(NodeScreen, pilot.app.screen).node == "trn-001"
 
-    async def test_the_onset_is_that_of_who_is_waited_for(self) -> None:
+    async def test_the_onset_is_that_of_the_slowest_rank(self) -> None:
         much = make_incident("comm_bound", job=JOB, node=None)
         cause = make_incident("straggler", job=JOB, node="trn-001", opened_at=SLOW.time - 30)
-        async with running(view_of(*crew_of(), incidents=[much, cause]), "3") as (pilot, session):
+        async with running(view_of(*nodes_with_ranks(), incidents=[much, cause]), "3") as (
+            pilot,
+            session,
+        ):
             assert comm(pilot).incident == cause
-            session.publish(view_of(*crew_of(), incidents=[much]))
+            session.publish(view_of(*nodes_with_ranks(), incidents=[much]))
             await pilot.pause()
             assert comm(pilot).incident == much
             session.publish(make_view(jobs=()))
@@ -184,7 +187,7 @@ class TestComm:
             assert isinstance(pilot.app.screen, RunScreen)
 
     async def test_hostile_names_are_text(self) -> None:
-        view = view_of(crewed(0, [COMPUTE], job="[b]x\x1b[31m"), make_node(1, jobs=("y",)))
+        view = view_of(node_with_ranks(0, [COMPUTE], job="[b]x\x1b[31m"), make_node(1, jobs=("y",)))
         async with running(view, "3") as (pilot, _):
             assert "\x1b" not in picture(pilot)
             assert "[b]x" in picture(pilot)

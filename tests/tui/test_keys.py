@@ -40,15 +40,15 @@ def bindings() -> Iterator[tuple[type, Binding]]:
 
 @pytest.mark.parametrize("owner", OWNERS)
 def test_a_key_explains_itself(owner: type) -> None:
-    for one, binding in bindings():
-        if one is owner:
+    for screen, binding in bindings():
+        if screen is owner:
             assert binding.id, binding
             assert binding.description, binding
             assert binding.tooltip, binding
             assert hasattr(owner, f"action_{binding.action.partition('(')[0]}"), binding
 
 
-def test_colours_stand_in_the_themes_only() -> None:
+def test_colours_are_only_in_themes() -> None:
     import re
 
     colour = re.compile(r"#[0-9a-fA-F]{3}(?:[0-9a-fA-F]{3})?\b")

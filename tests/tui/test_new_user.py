@@ -1,6 +1,6 @@
-"""Somebody who has never read a word about trntop finds the sick card, and when it went bad.
+"""A user who has read nothing about trntop finds the degraded EFA device and its onset.
 
-In a real terminal, with the keys that the screen offers at that moment and no others.
+In a real terminal, with the keys that the screen offers then and no others.
 """
 
 import os
@@ -44,18 +44,18 @@ class Terminal:
         env = dict(os.environ)  # without the size that readline sets behind it
         return subprocess.run(command, capture_output=True, text=True, check=True, env=env).stdout
 
-    def look(self) -> str:
-        """What stands on the screen."""
+    def capture(self) -> str:
+        """The text on the screen."""
         return self._tmux("capture-pane", "-p")
 
     def until(self, pattern: str) -> re.Match[str]:
-        """Looks until something is to be seen."""
+        """Captures the screen until it shows a text."""
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
-            if found := re.search(pattern, self.look()):
+            if found := re.search(pattern, self.capture()):
                 return found
             time.sleep(0.1)  # another process draws: there is nothing to wait on
-        pytest.fail(f"{pattern} was never to be seen:\n{self.look()}")
+        pytest.fail(f"{pattern} was never to be seen:\n{self.capture()}")
 
     def press(self, key: str, offer: str) -> None:
         """Presses a key, if the screen offers it in these words."""
@@ -71,17 +71,17 @@ class Terminal:
 @contextmanager
 def demo(folder: Path, columns: int, rows: int) -> Iterator[tuple[Terminal, Truth]]:
     """The demo in a terminal, and what is wrong in it."""
-    (sick,) = truth(parse(f"sim:{SCENARIO}"), time.time() - WARM_UP)
+    (faulty,) = truth(parse(f"sim:{SCENARIO}"), time.time() - WARM_UP)
     terminal = Terminal(folder, columns, rows, "demo", SCENARIO, "--speed", "8")
     try:
-        yield terminal, sick
+        yield terminal, faulty
     finally:
         terminal.close()
 
 
-def card_of(sick: Truth) -> str:
-    assert sick.component is not None
-    return sick.component.removeprefix("efa:")
+def device_of(faulty: Truth) -> str:
+    assert faulty.component is not None
+    return faulty.component.removeprefix("efa:")
 
 
 def seconds_of(clock: str) -> float:
@@ -90,27 +90,27 @@ def seconds_of(clock: str) -> float:
     return 3600.0 * hours + 60.0 * minutes + seconds
 
 
-def missed(clock: str, sick: Truth) -> float:
+def missed(clock: str, faulty: Truth) -> float:
     """Seconds from the true onset to a time of day on the screen."""
-    true = seconds_of(time.strftime("%H:%M:%S", time.localtime(sick.onset)))
+    true = seconds_of(time.strftime("%H:%M:%S", time.localtime(faulty.onset)))
     return (seconds_of(clock) - true + DAY / 2) % DAY - DAY / 2
 
 
-def test_from_the_demo_to_the_sick_card_and_the_moment_it_went_bad(tmp_path: Path) -> None:
-    with demo(tmp_path, 120, 36) as (terminal, sick):
-        # The alert comes by itself; the list of incidents says where it is.
-        terminal.until(rf"● CRITICAL .*{sick.node}")
+def test_from_the_demo_to_the_degraded_efa_device_and_its_onset(tmp_path: Path) -> None:
+    with demo(tmp_path, 120, 36) as (terminal, faulty):
+        # The alert comes by itself; the list of incidents has its location.
+        terminal.until(rf"● CRITICAL .*{faulty.node}")
         terminal.press("5", r"5 Incidents")
-        terminal.until(rf"{sick.node}\s+efa:{card_of(sick)}")
+        terminal.until(rf"{faulty.node}\s+efa:{device_of(faulty)}")
 
-        # And a line above it says how to get to the moment.
+        # And a line above it names the key to go to that time.
         terminal.press("o", r"\bo start")
         shown = terminal.until(r"HISTORY (\d\d:\d\d:\d\d)")[1]
-        assert abs(missed(shown, sick)) < SLACK
+        assert abs(missed(shown, faulty)) < SLACK
         assert len(terminal.keys) <= 5
 
 
-def test_on_the_smallest_screen_the_alert_alone_tells_both(tmp_path: Path) -> None:
-    with demo(tmp_path, 80, 24) as (terminal, sick):
-        alert = rf"(\d\d:\d\d:\d\d)  {sick.node} {card_of(sick)}: "
-        assert abs(missed(terminal.until(alert)[1], sick)) < SLACK
+def test_on_the_smallest_screen_the_alert_alone_shows_both(tmp_path: Path) -> None:
+    with demo(tmp_path, 80, 24) as (terminal, faulty):
+        alert = rf"(\d\d:\d\d:\d\d)  {faulty.node} {device_of(faulty)}: "
+        assert abs(missed(terminal.until(alert)[1], faulty)) < SLACK

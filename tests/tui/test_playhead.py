@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from tests.builders import NOON, make_incident, make_view
-from tests.tui.scenes import FakeSession
+from tests.tui.sample_run import FakeSession
 from trntop.core.model import View
 from trntop.pipeline.history import History
 from trntop.session.runner import Playback, Session

@@ -1,4 +1,4 @@
-"""Every screen on an engine: a real Prometheus, and VictoriaMetrics, with simulated agents."""
+"""Every screen on a Prometheus backend: a real one, and VictoriaMetrics, over simulated agents."""
 
 import asyncio
 import dataclasses
@@ -15,7 +15,7 @@ from textual.pilot import Pilot
 from tests.builders import NOON, make_view
 from tests.collectors.prometheus.behind import NODES, imported, needs_victoria, scraped
 from tests.prometheus_server import needs_prometheus
-from tests.tui.scenes import FakeSession, app_of
+from tests.tui.sample_run import FakeSession, app_of
 from tests.tui.test_app import picture, press, running, shown
 from trntop.cli import opening
 from trntop.core.model import ClusterTotals
@@ -43,7 +43,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield real.url
 
 
-def engine_app(url: str) -> TrntopApp:
+def backend_app(url: str) -> TrntopApp:
     settings = Settings()
     return TrntopApp(opening.session(parse_all([f"prometheus+{url}"]), settings), settings=settings)
 
@@ -51,7 +51,7 @@ def engine_app(url: str) -> TrntopApp:
 async def until(
     pilot: Pilot[int], app: TrntopApp, enough: Callable[[str], object], seconds: float = 15.0
 ) -> str:
-    """What stands on the screen, once it is enough."""
+    """The text on the screen, once it is complete."""
     deadline = time.monotonic() + seconds
     while not enough(text := picture(app)):
         assert time.monotonic() < deadline, text
@@ -60,7 +60,7 @@ async def until(
 
 
 async def _all_screens(url: str) -> None:
-    app = engine_app(url)
+    app = backend_app(url)
     async with running(app, SIZE) as pilot:
         text = await until(pilot, app, lambda text: text.count("trn-00") > NODES)
         assert "SIMULATED" in text
@@ -68,7 +68,9 @@ async def _all_screens(url: str) -> None:
         assert "data " in text
         assert " old" in text
         assert "efa degraded" in text
-        victim = next(one.node for one in app.session.view.open_incidents if one.node)
+        victim = next(
+            incident.node for incident in app.session.view.open_incidents if incident.node
+        )
         # The cursor is on the worst node, of which all is known.
         view = app.session.view
         await until(pilot, app, lambda _: "core" in app.session.view.cluster.nodes[victim]
@@ -122,7 +124,7 @@ async def test_every_screen_on_victoria_metrics(tmp_path: Path) -> None:
 
 
 def _has(words: Sequence[str], text: str) -> bool:
-    return all(one in text for one in words)
+    return all(word in text for word in words)
 
 
 def _behind(whole: ClusterTotals, *, calm: bool = False) -> FakeSession:
@@ -139,7 +141,7 @@ async def _text(session: FakeSession) -> str:
         return picture(app)
 
 
-async def test_the_header_says_what_part_of_the_cluster_is_shown() -> None:
+async def test_the_header_shows_what_part_of_the_cluster_is_shown() -> None:
     values = {"node_neuroncore_utilization_mean_ratio": 0.42}
     whole = ClusterTotals(
         nodes=31250, chosen=True, down=17, newest=NOON - 12, values=values, simulated=True
@@ -151,13 +153,13 @@ async def test_the_header_says_what_part_of_the_cluster_is_shown() -> None:
     assert "SIMULATED" in text
 
 
-async def test_an_engine_that_lags_gives_no_all_clear() -> None:
+async def test_a_backend_that_lags_gives_no_all_clear() -> None:
     text = await _text(_behind(ClusterTotals(nodes=3, newest=NOON - 300, old=True), calm=True))
     assert "newest sample in Prometheus is 5 min old" in text
     assert "no incidents" not in text
 
 
-async def test_where_nobody_judges_nothing_is_said_to_be_well() -> None:
+async def test_without_a_judge_nothing_is_shown_as_healthy() -> None:
     text = await _text(_behind(ClusterTotals(nodes=3, newest=NOON, judged=False), calm=True))
     assert "incidents not evaluated" in text
 
@@ -169,7 +171,7 @@ async def test_why_there_is_no_answer() -> None:
     assert "Prometheus: 429: too many questions" in text
 
 
-async def test_the_session_is_told_which_node_is_looked_at() -> None:
+async def test_the_session_receives_the_focused_node() -> None:
     session = _behind(ClusterTotals(nodes=3, newest=NOON))
     app = app_of(session)
     async with running(app, SIZE) as pilot:

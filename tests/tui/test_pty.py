@@ -40,8 +40,8 @@ def hostile_recording(path: Path) -> Path:
     for second in (0, 1, 2):
         for number, name in enumerate(HOSTILE):
             payload = report(runtime(pid=100 + number, failed=3))
-            one = payload["neuron_runtime_data"][0]
-            one["neuron_runtime_tag"] = one["error"] = name
+            entry = payload["neuron_runtime_data"][0]
+            entry["neuron_runtime_tag"] = entry["error"] = name
             step = {
                 "job": name, "rank": 0, "step": second, "step_seconds": 1.0,
                 "compute_seconds": 0.5, "comm_seconds": 0.5, "exposed_comm_seconds": 0.5,

@@ -1,4 +1,4 @@
-"""One filter for the nodes, the cards, the ranks and the incidents, and the way out of it."""
+"""One filter for the nodes, the EFA devices, the ranks and the incidents, and the way out of it."""
 
 from typing import Any, cast
 
@@ -6,10 +6,10 @@ import pytest
 from textual.widgets import Input
 
 from tests.builders import make_incident, make_view
-from tests.tui.crews import crew_of
-from tests.tui.crews import scene_of as crewed
-from tests.tui.moments import session
-from tests.tui.scenes import VICTIM, FakeSession, app_of, make_app
+from tests.tui.full_run import session
+from tests.tui.rank_nodes import nodes_with_ranks
+from tests.tui.rank_nodes import view_model_of as node_with_ranks
+from tests.tui.sample_run import VICTIM, FakeSession, app_of, make_app
 from tests.tui.test_app import picture, press, running
 from trntop.tui.app import TrntopApp
 from trntop.tui.screens.cluster import ClusterScreen
@@ -49,7 +49,7 @@ async def test_it_stays_from_screen_to_screen() -> None:
         await press(pilot, "4")
         assert isinstance(app.screen, EfaScreen)
         assert listed(app) == ["trn-000", "trn-001", "trn-002"]
-        assert app.screen.node == "trn-000", "the card shown is one of theirs"
+        assert app.screen.node == "trn-000", "the device shown is one of theirs"
         assert "/ node~00[0-2]" in picture(app)
         assert "3 of 16 nodes" in picture(app)
         await press(pilot, "5")
@@ -60,7 +60,7 @@ async def test_it_stays_from_screen_to_screen() -> None:
         assert listed(app) == ["trn-000", "trn-001", "trn-002"]
 
 
-async def test_the_map_of_cards_takes_other_rows_at_once() -> None:
+async def test_the_efa_map_follows_a_filter_at_once() -> None:
     app = make_app(trouble=True)
     async with running(app) as pilot:
         await press(pilot, "4")
@@ -77,13 +77,13 @@ async def test_the_map_of_cards_takes_other_rows_at_once() -> None:
 
 @pytest.mark.parametrize("rows", [(), ("m",)])
 async def test_ranks_are_those_of_the_nodes(rows: tuple[str, ...]) -> None:
-    app = app_of(FakeSession(crewed(*crew_of(3)).view))
+    app = app_of(FakeSession(node_with_ranks(*nodes_with_ranks(3)).view))
     async with running(app) as pilot:
         await press(pilot, "3", *rows)
         everything = listed(app)
         await filtered(pilot, "node=trn-001")
         found = listed(app)
-        assert found == [one for one in everything if one in found]
+        assert found == [incident for incident in everything if incident in found]
         assert found == (["trn-001"] if rows else ["4", "5", "6", "7"])
         assert cast(CommScreen, app.screen).subject == "trn-001"
         await filtered(pilot, "node=nobody")
@@ -91,7 +91,7 @@ async def test_ranks_are_those_of_the_nodes(rows: tuple[str, ...]) -> None:
         assert "no node matches the filter" in picture(app)
 
 
-async def test_nodes_with_bounds_where_no_job_tells() -> None:
+async def test_nodes_with_bounds_without_job_telemetry() -> None:
     app = app_of(FakeSession(make_view(4, jobs=())))
     async with running(app) as pilot:
         await press(pilot, "3")
@@ -108,7 +108,7 @@ async def test_faults_only_is_shared_by_lists_of_nodes() -> None:
         assert listed(app) == [VICTIM, "trn-011"]
         assert "faults only" in picture(app)
         await press(pilot, "5")
-        assert len(listed(app)) == 3, "a past incident may be of a node that is well"
+        assert len(listed(app)) == 3, "a past incident may be of a healthy node"
         assert "faults only" not in picture(app)
         await press(pilot, "f")
         assert len(listed(app)) == 2, "there f has its own meaning"
@@ -249,10 +249,10 @@ async def test_an_incident_of_the_whole_cluster_is_always_listed() -> None:
         await press(pilot, "5")
         await filtered(pilot, "node=trn-001")
         assert isinstance(app.screen, IncidentsScreen)
-        assert [one.kind for one in app.screen.table.rows] == ["clocks"]
+        assert [row.kind for row in app.screen.table.rows] == ["clocks"]
 
 
-async def test_where_no_incident_is_of_the_nodes_that_is_said() -> None:
+async def test_without_incidents_of_the_nodes_a_note_is_shown() -> None:
     app = app_of(FakeSession(make_view(4, jobs=(), incidents=[make_incident(node="trn-003")])))
     async with running(app) as pilot:
         await press(pilot, "5")
@@ -266,11 +266,11 @@ async def test_the_next_node_is_the_next_of_those_that_are_chosen() -> None:
     async with running(app) as pilot:
         await filtered(pilot, "node~00[25]", "enter")
         assert isinstance(app.screen, NodeScreen)
-        seen = []
+        nodes = []
         for key in ("n", "n", "p"):
             await press(pilot, key)
-            seen.append(app.screen.node)
-        assert seen == ["trn-005", "trn-002", "trn-005"]
+            nodes.append(app.screen.node)
+        assert nodes == ["trn-005", "trn-002", "trn-005"]
         # The alert leads to one that the filter leaves out; from there to those it lets through.
         await press(pilot, "g", "n")
         assert app.screen.node == "trn-002"

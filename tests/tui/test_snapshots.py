@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.tui import moments
-from tests.tui.scenes import FakeSession, app_of
+from tests.tui import full_run
+from tests.tui.sample_run import FakeSession, app_of
 from tests.tui.test_app import press
 from tools.picture import screenshot
 
@@ -40,11 +40,11 @@ async def draw(
     return drawn
 
 
-def compare(drawn: dict[str, str], moment: str, size: tuple[int, int]) -> None:
+def compare(drawn: dict[str, str], condition: str, size: tuple[int, int]) -> None:
     """Names the pictures that are not as they were, or makes them so."""
     columns, rows = size
     files = {
-        SNAPSHOTS / f"{screen}-{moment}-{columns}x{rows}.svg": picture
+        SNAPSHOTS / f"{screen}-{condition}-{columns}x{rows}.svg": picture
         for screen, picture in drawn.items()
     }
     if os.environ.get("TRNTOP_UPDATE_SNAPSHOTS"):
@@ -62,18 +62,18 @@ def compare(drawn: dict[str, str], moment: str, size: tuple[int, int]) -> None:
 async def test_screens(size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trntop.tui.app.process_time", lambda: 0.0)  # help shows its growth
     screens = SCREENS | PANELS
-    compare(await draw(moments.session("incident"), size, screens), "incident", size)
+    compare(await draw(full_run.session("incident"), size, screens), "incident", size)
 
 
-@pytest.mark.parametrize(("moment", "size"), [("healthy", WIDE), ("silent", SMALL)])
-async def test_other_moments(moment: str, size: tuple[int, int]) -> None:
-    compare(await draw(moments.session(moment), size, SCREENS), moment, size)
+@pytest.mark.parametrize(("condition", "size"), [("healthy", WIDE), ("silent", SMALL)])
+async def test_other_times(condition: str, size: tuple[int, int]) -> None:
+    compare(await draw(full_run.session(condition), size, SCREENS), condition, size)
 
 
 async def test_a_machine_with_nothing_to_watch() -> None:
-    compare(await draw(moments.session("empty"), MIDDLE, SCREENS), "empty", MIDDLE)
+    compare(await draw(full_run.session("empty"), MIDDLE, SCREENS), "empty", MIDDLE)
 
 
 async def test_before_the_first_reading() -> None:
     size = SMALL
-    compare(await draw(moments.waiting(), size, {"cluster": ()}), "waiting", size)
+    compare(await draw(full_run.waiting(), size, {"cluster": ()}), "waiting", size)

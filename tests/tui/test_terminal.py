@@ -13,7 +13,7 @@ from trntop.tui.terminal import Terminal, Writer
 
 
 class TestWriter:
-    def test_it_writes_in_order_and_says_when_it_is_empty(self) -> None:
+    def test_it_writes_in_order_and_reports_when_it_is_empty(self) -> None:
         reader, end = os.pipe()
         emptied = threading.Event()
         writer = Writer(end, emptied.set, lambda: None)
@@ -28,7 +28,7 @@ class TestWriter:
         os.close(reader)
         os.close(end)
 
-    def test_nobody_waits_for_a_reader_that_does_not_read(self) -> None:
+    def test_a_blocked_reader_delays_nothing(self) -> None:
         reader, end = os.pipe()
         writer = Writer(end, lambda: None, lambda: None)
         for _ in range(100):

@@ -26,7 +26,7 @@ DEUTERANOPE = (
 Fernandes, "A Physiologically-based Model for Simulation of Color Vision Deficiency", 2009."""
 
 
-def ink_of(theme: Theme) -> Palette:
+def palette_of(theme: Theme) -> Palette:
     return palette(theme.to_color_system().generate() | theme.variables)
 
 
@@ -35,9 +35,9 @@ def front(style: Style) -> Color:
     return Color.from_rich_color(style.color)
 
 
-@pytest.mark.parametrize("theme", MIXED, ids=lambda one: one.name)
+@pytest.mark.parametrize("theme", MIXED, ids=lambda theme: theme.name)
 def test_all_text_can_be_read(theme: Theme) -> None:
-    made = ink_of(theme)
+    made = palette_of(theme)
     grounds = [Color.parse(str(colour)) for colour in (theme.background, theme.surface)]
     least = {"muted": MUTED, "faint": FAINT, "dim": DIM}
     if theme is CONTRAST:
@@ -54,17 +54,17 @@ def test_all_text_can_be_read(theme: Theme) -> None:
         assert contrast(front(style), Color.from_rich_color(style.bgcolor)) >= 4.5
 
 
-@pytest.mark.parametrize("theme", MIXED, ids=lambda one: one.name)
+@pytest.mark.parametrize("theme", MIXED, ids=lambda theme: theme.name)
 def test_levels_differ_without_their_colour(theme: Theme) -> None:
-    steps = [luminance(front(style)) for style in ink_of(theme).levels]
+    steps = [luminance(front(style)) for style in palette_of(theme).levels]
     if not theme.dark:
         steps.reverse()
     assert all(low < high for low, high in pairwise(steps))
 
 
-@pytest.mark.parametrize("theme", MIXED, ids=lambda one: one.name)
+@pytest.mark.parametrize("theme", MIXED, ids=lambda theme: theme.name)
 def test_critical_is_as_strong_as_warning_and_nothing_else_is(theme: Theme) -> None:
-    made = ink_of(theme)
+    made = palette_of(theme)
     ground = Color.parse(str(theme.background))
     assert contrast(front(made.critical), ground) >= contrast(front(made.warning), ground)
     assert made.badge.bgcolor is not None
@@ -72,12 +72,14 @@ def test_critical_is_as_strong_as_warning_and_nothing_else_is(theme: Theme) -> N
         assert colour not in (front(made.critical), front(made.warning))
 
 
-@pytest.mark.parametrize("theme", MIXED, ids=lambda one: one.name)
+@pytest.mark.parametrize("theme", MIXED, ids=lambda theme: theme.name)
 @pytest.mark.parametrize("severity", ["warning", "critical"])
-def test_the_ground_of_an_alert_is_seen_and_its_text_read(theme: Theme, severity: str) -> None:
+def test_the_background_of_an_alert_is_visible_and_its_text_readable(
+    theme: Theme, severity: str
+) -> None:
     rule = re.search(rf"&\.-{severity} \{{ background: \$\w+ (\d+)%", FRAME.read_text())
     assert rule is not None
-    made = ink_of(theme)
+    made = palette_of(theme)
     loud = front(made.warning if severity == "warning" else made.critical)
     below = Color.parse(str(theme.background))
     ground = below.blend(loud, int(rule[1]) / 100)
@@ -86,7 +88,7 @@ def test_the_ground_of_an_alert_is_seen_and_its_text_read(theme: Theme, severity
         assert contrast(front(style), ground) >= 3.0
 
 
-def seen(colour: Color) -> tuple[float, ...]:
+def simulated(colour: Color) -> tuple[float, ...]:
     """A colour in linear light, as a deuteranope sees it."""
     linear = [
         part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
@@ -95,9 +97,9 @@ def seen(colour: Color) -> tuple[float, ...]:
     return tuple(sum(a * b for a, b in zip(row, linear, strict=True)) for row in DEUTERANOPE)
 
 
-def test_deuteranopes_tell_what_is_well_from_what_is_not() -> None:
-    made = ink_of(DEUTERANOPIA)
-    shown = {name: seen(front(getattr(made, name))) for name in ("ok", "warning", "critical")}
-    for (one, first), (other, second) in combinations(shown.items(), 2):
+def test_deuteranopes_can_distinguish_healthy_from_unhealthy() -> None:
+    made = palette_of(DEUTERANOPIA)
+    shown = {name: simulated(front(getattr(made, name))) for name in ("ok", "warning", "critical")}
+    for (left, first), (other, second) in combinations(shown.items(), 2):
         distance = sum((a - b) ** 2 for a, b in zip(first, second, strict=True)) ** 0.5
-        assert distance > 0.3, (one, other)
+        assert distance > 0.3, (left, other)

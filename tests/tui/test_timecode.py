@@ -1,4 +1,4 @@
-"""Moments as people type and read them."""
+"""Times as people type and read them."""
 
 from datetime import UTC, datetime
 
@@ -69,5 +69,5 @@ def test_local_times_are_local() -> None:
         (70, 60, "1:00 of 1:00"),
     ],
 )
-def test_the_place_in_a_recording(away: float, length: float, text: str) -> None:
+def test_the_position_in_a_recording(away: float, length: float, text: str) -> None:
     assert timecode.position(NOW + away, (NOW, NOW + length)) == text

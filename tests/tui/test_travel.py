@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from tests.builders import NOON, make_incident, make_view
-from tests.tui.scenes import FakeSession, app_of
+from tests.tui.sample_run import FakeSession, app_of
 from tests.tui.test_app import picture, press, running, shown
 from trntop.core.model import View
 from trntop.session.runner import Playback
@@ -15,7 +15,7 @@ from trntop.tui.view_model import Mode, ViewModel
 SPAN = (NOON - 600.0, NOON + 600.0)
 
 
-def scene_of(app: TrntopApp) -> ViewModel:
+def view_model_of(app: TrntopApp) -> ViewModel:
     found = shown(app).view_model
     assert found is not None
     return found
@@ -52,8 +52,8 @@ async def test_keys_move_the_playhead(keys: tuple[str, ...], second: float, mode
             session.publish(at(tick))
         await pilot.pause()
         await press(pilot, *keys)
-        assert scene_of(app).view.time == NOON + second
-        assert scene_of(app).mode is mode
+        assert view_model_of(app).view.time == NOON + second
+        assert view_model_of(app).mode is mode
 
 
 async def test_no_time_is_no_journey() -> None:
@@ -74,7 +74,7 @@ async def test_the_onset_of_an_incident_that_is_not_remembered_is_sought() -> No
         assert session.sought == [NOON - 120]
 
 
-async def test_live_what_is_not_remembered_is_said_to_be_gone() -> None:
+async def test_live_an_evicted_time_is_reported_as_gone() -> None:
     session = FakeSession(at(0))
     app = app_of(session)
     async with app.run_test(size=(120, 36), notifications=True) as pilot:
@@ -82,10 +82,10 @@ async def test_live_what_is_not_remembered_is_said_to_be_gone() -> None:
         await press(pilot, "shift+left")
         await pilot.pause()
         assert "before the start of the screen's history" in picture(app)
-        assert scene_of(app).view.time == NOON
+        assert view_model_of(app).view.time == NOON
 
 
-async def test_the_place_in_a_recording_stands_in_the_header() -> None:
+async def test_the_position_in_a_recording_is_in_the_header() -> None:
     app = app_of(recording())
     async with running(app) as pilot:
         await pilot.pause()

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from tests.builders import NOON, view_of
-from tests.tui.scenes import node
+from tests.tui.sample_run import node
 from trntop.catalog import CATALOG, Entity
 from trntop.core.model import Cluster, View
 from trntop.pipeline.history import History

@@ -31,7 +31,7 @@ class Board:
     """Its own, after those that all have."""
     sections: Sequence[Section]
     incidents: Narrow
-    """Which of them stand on it."""
+    """Which of them are on it."""
 
     def build(self) -> dashboard.Dashboard:
         """As Grafana imports it; editing goes to a copy, since a new release replaces it."""
@@ -58,7 +58,7 @@ class Board:
 
 
 def uid(name: str) -> str:
-    """Of a dashboard: it stands in links, so it never changes."""
+    """Of a dashboard: links contain it, so it never changes."""
     return f"trntop-{name}"
 
 
@@ -74,7 +74,7 @@ def to_node() -> dashboard.DashboardLink:
     return lead("This node", "node", "node")
 
 
-def to_cards() -> dashboard.DashboardLink:
+def to_efa_devices() -> dashboard.DashboardLink:
     """From a node's name to its EFA devices."""
     return lead("EFA devices of the node", "efa", "node")
 
@@ -184,8 +184,10 @@ def _annotations(narrow: Narrow) -> list[dashboard.AnnotationQuery]:
 
     return [
         *(
-            _annotation(f"Opened: {one}", f"{opened(one)} * 1000", COLORS[one], by_value=True)
-            for one in reversed(Severity)
+            _annotation(
+                f"Opened: {severity}", f"{opened(severity)} * 1000", COLORS[severity], by_value=True
+            )
+            for severity in reversed(Severity)
         ),
         _annotation("Incidents while they last", narrow(incidents), "purple", shown=False),
     ]

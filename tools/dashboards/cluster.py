@@ -2,7 +2,7 @@
 
 from grafana_foundation_sdk.models import dashboard
 
-from .board import Board, choice, how_many, to_cards, to_job, to_node
+from .board import Board, choice, how_many, to_efa_devices, to_job, to_node
 from .common import GIGABITS, SHARE_SCALE, counts, data, found, judged, meanings, states
 from .layout import Section
 from .panels import (
@@ -15,8 +15,8 @@ from .panels import (
     above,
     heat,
     lines,
-    one,
     rows,
+    stats,
 )
 from .promql import (
     JOB,
@@ -66,7 +66,7 @@ def _job(metric: str) -> str:
 def _run() -> list[dashboard.Panel]:
     known = series("trn_instance_info", NODE)
     return [
-        one(
+        stats(
             "Nodes",
             "Up: at least one source of the node reports.",
             Query(f"sum({most('node', series('trntop_source_up', NODE))})", "up"),
@@ -74,32 +74,32 @@ def _run() -> list[dashboard.Panel]:
             width=3,
         ),
         counts(_INCIDENTS, width=6),
-        one("Step time", "Mean over the nodes that report it.",
+        stats("Step time", "Mean over the nodes that report it.",
             Query(_job("trn_job_step_seconds"), _BY_JOB), unit="s"),
-        one("Tokens/s", "Of the whole job, mean over the nodes that report it.",
+        stats("Tokens/s", "Of the whole job, mean over the nodes that report it.",
             Query(_job("trn_job_tokens_per_second"), _BY_JOB)),
-        one("MFU", "Mean over the nodes that report it.",
+        stats("MFU", "Mean over the nodes that report it.",
             Query(_job("trn_job_mfu_ratio"), _BY_JOB), unit="percentunit"),
-        one("Comm share of step", "Mean over the nodes that report it.",
+        stats("Comm share of step", "Mean over the nodes that report it.",
             Query(_job("trn_job_comm_share_ratio"), _BY_JOB), unit="percentunit",
             steps=above(LIMITS.comm_share)),
-        one("Exposed comm share", "Share of the step in communication only.",
+        stats("Exposed comm share", "Share of the step in communication only.",
             Query(_job("trn_job_exposed_comm_share_ratio"), _BY_JOB), unit="percentunit",
             steps=above(critical=LIMITS.exposed_comm_share)),
-        one("Instance types", "Nodes of each instance type.",
+        stats("Instance types", "Nodes of each instance type.",
             Query(f"count by (instance_type) ({most('node, instance_type', known)})",
                   "{{instance_type}}"), width=6, height=3),
-        one("Nodes by phase", "Compiling, training, checkpointing and others.",
+        stats("Nodes by phase", "Compiling, training, checkpointing and others.",
             Query(f"count by (phase) ({most('node, phase', series('trn_node_phase', NODE))})",
                   "{{phase}}"), width=6, height=3),
-        one("Devices and cores", "Sum over nodes. Busy: cores with a utilization above zero.",
+        stats("Devices and cores", "Sum over nodes. Busy: cores with a utilization above zero.",
             Query(_sum("trn_node_devices"), "devices"),
             Query(_sum("trn_node_neuroncores"), "cores"),
             Query(_sum("trn_node_neuroncores_busy"), "busy"), width=6, height=3),
-        one("Total FLOP/s", "Sum over nodes.",
+        stats("Total FLOP/s", "Sum over nodes.",
             Query(_sum("trn_node_neuroncore_flops_per_second"), "FLOP/s"),
             unit="flops", width=3, height=3),
-        one("Exporters", "Targets of the selected scrape jobs.",
+        stats("Exporters", "Targets of the selected scrape jobs.",
             Query(f"sum({series('up')})", "up"),
             Query(f"count({series('up')}) - sum({series('up')})", "down"),
             width=3, height=3),
@@ -222,7 +222,7 @@ def _fleet() -> dashboard.Panel:
         ),
         Column("step time", most("node", series("trn_job_step_seconds", NODE, JOB)), "s"),
         sort="severity",
-        links={"node": [to_node(), to_cards()]},
+        links={"node": [to_node(), to_efa_devices()]},
         height=12,
     )
 

@@ -1,11 +1,11 @@
-"""Panels that stand on several dashboards."""
+"""Panels of several dashboards."""
 
 from grafana_foundation_sdk.models import dashboard
 
 from trntop.analysis.rulebook import RULEBOOK
 from trntop.core.model import Severity
 
-from .board import to_cards, to_job, to_node
+from .board import to_efa_devices, to_job, to_node
 from .panels import (
     CALM,
     COLORS,
@@ -18,9 +18,9 @@ from .panels import (
     Column,
     Query,
     above,
-    one,
     prose,
     rows,
+    stats,
 )
 from .promql import (
     INCIDENT,
@@ -46,7 +46,7 @@ def data(*matchers: str, width: int = 3, height: int = 4) -> dashboard.Panel:
     """Whether the data is simulated."""
     simulated = series("trn_instance_info", 'simulated="true"', *matchers)
     live = series("trn_instance_info", 'simulated="false"', *matchers)
-    return one(
+    return stats(
         "Data source",
         "SIMULATED if at least one node is simulated: do not act on these values.",
         Query(f"max({simulated}) or max({live}) * 0"),
@@ -71,7 +71,7 @@ def found(narrow: Narrow, width: int = 24, height: int = 8) -> dashboard.Panel:
         Column("since", f"{opened} * 1000", unit="dateTimeAsIsoNoDateIfToday"),
         sort="severity",
         hidden=("severity",),
-        links={"node": [to_node(), to_cards()], "job": [to_job()]},
+        links={"node": [to_node(), to_efa_devices()], "job": [to_job()]},
         width=width,
         height=height,
     )
@@ -83,7 +83,7 @@ def counts(narrow: Narrow, width: int = 4) -> dashboard.Panel:
     def of(severity: Severity) -> str:
         return narrow(lambda *matchers: incidents(f'severity="{severity}"', *matchers))
 
-    return one(
+    return stats(
         "Open incidents by severity",
         "0 only if at least one rule can be evaluated, else no value.",
         *(
@@ -104,7 +104,7 @@ def judged(width: int = 8, height: int = 8) -> dashboard.Panel:
         f'label_replace(vector(-1), "kind", "{rule.kind}", "", "")' for rule in RULEBOOK
     )
     counted = f"count by (kind) ({incidents()})"
-    return one(
+    return stats(
         "Rules and their open incidents",
         "*ok*: the rule is evaluated and finds nothing. *no data*: "
         "the rule cannot be evaluated because no node has its input data.",
@@ -129,7 +129,7 @@ def states(*matchers: str, width: int = 12, height: int = 8) -> dashboard.Panel:
         {"node": "node", "source": "source"},
         Column(
             "up",
-            # One that was never heard has no age; it is no trouble, and stands last.
+            # One that was never up has no age; it is no trouble, and comes last.
             f"{up} == 1 or {up} and {age} or {up} + 2",
             mapped={"0": ("down", CRITICAL), "1": ("up", WELL), "2": ("never", UNKNOWN)},
         ),

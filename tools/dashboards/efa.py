@@ -5,13 +5,13 @@ from grafana_foundation_sdk.models import dashboard
 from trntop.catalog import EFA_DEVICE_COUNTERS
 
 from .board import Board, choice, how_many
-from .cards import BY, cards, worst
 from .common import GIGABITS, data, found
+from .efa_devices import BY, efa_devices, worst
 from .layout import Section
-from .panels import LIMITS, Query, above, heat, lines, one
+from .panels import LIMITS, Query, above, heat, lines, stats
 from .promql import NODE, OF_NODE, chosen, most, rate, series, worst_rows
 
-_CARD = "{{node}} {{efa_device}}"
+_DEVICE = "{{node}} {{efa_device}}"
 _INCIDENTS = chosen(OF_NODE, 'kind=~"efa_.*|latency_regression|comm_bound"')
 
 
@@ -24,7 +24,7 @@ def board() -> Board:
         [choice("node", "Node", "trn_instance_info", "node"), how_many()],
         [
             Section("", [found(_INCIDENTS, width=21, height=6), data(NODE, height=6), *_head()]),
-            Section("EFA devices, worst first", [cards(NODE, height=11)]),
+            Section("EFA devices, worst first", [efa_devices(NODE, height=11)]),
             Section("Worst EFA devices over time", _heat()),
             Section("Traffic", _traffic()),
             Section("Errors and drops", _events()),
@@ -49,20 +49,21 @@ def _head() -> list[dashboard.Panel]:
     retransmits = most(BY, series("trn_efa_retransmit_ratio", NODE))
     sent, capacity = (_sum(f"trn_node_efa_{of}_bytes_per_second") for of in ("tx", "link"))
     return [
-        one("EFA devices up", "Devices that can be read, and devices that the instance types have.",
+        stats("EFA devices up",
+            "Devices that can be read, and devices that the instance types have.",
             Query(_sum("trn_node_efa_cards"), "up"),
             Query(_sum("trn_node_efa_cards_expected"), "expected"), width=4),
-        one("Devices over the limit", f"Devices with retransmits above {LIMITS.retransmits:.1%}.",
+        stats("Devices over the limit", f"Devices with retransmits above {LIMITS.retransmits:.1%}.",
             Query(f"count({retransmits} > {LIMITS.retransmits}) or count({retransmits}) * 0"),
             steps=above(1), width=4),
-        one("Worst retransmit rate", "Share of packets.", Query(f"max({retransmits})"),
+        stats("Worst retransmit rate", "Share of packets.", Query(f"max({retransmits})"),
             unit=share, steps=above(LIMITS.retransmits), width=4),
-        one("EFA tx", "All EFA devices.", Query(f"{sent} * 8"), unit=GIGABITS),
-        one("EFA tx of line rate", "All EFA devices.", Query(f"{sent} / {capacity}"), unit=share),
-        one("Timeouts/s", "Timeouts that led to a change of path, all EFA devices.",
+        stats("EFA tx", "All EFA devices.", Query(f"{sent} * 8"), unit=GIGABITS),
+        stats("EFA tx of line rate", "All EFA devices.", Query(f"{sent} / {capacity}"), unit=share),
+        stats("Timeouts/s", "Timeouts that led to a change of path, all EFA devices.",
             Query(_count("trn_efa_retrans_timeout_events_total")), unit="cps",
             steps=above(0.0001)),
-        one("Driver errors/s", "Errors of the EFA driver in the kernel log.",
+        stats("Driver errors/s", "Errors of the EFA driver in the kernel log.",
             Query(f"sum({most('node', rate('trn_node_kernel_efa_errors_total', NODE))})"),
             unit="cps", steps=above(0.0001)),
     ]  # fmt: skip
@@ -74,7 +75,7 @@ def _heat() -> list[dashboard.Panel]:
     full = f"Full color at ten times the limit of {LIMITS.retransmits:.1%}."
     return [
         heat("Retransmits by EFA device", f"{steady} {full}",
-             Query(worst_rows("trn_efa_retransmit_ratio", NODE, by=BY), _CARD),
+             Query(worst_rows("trn_efa_retransmit_ratio", NODE, by=BY), _DEVICE),
              scheme="Reds", top=top),
         heat("Imbalance by node",
              f"How much less the least-used EFA device sends than its peers. {steady}",
@@ -95,7 +96,7 @@ def _traffic() -> list[dashboard.Panel]:
               Query(f"{_sum('trn_node_efa_link_bytes_per_second')} * 8", "line rate"),
               unit=GIGABITS),
         lines("Traffic of the top retransmitting EFA devices", "What they transmit.",
-              Query(f"{sent} and on ({BY}) {worst(NODE)}", _CARD), unit=GIGABITS),
+              Query(f"{sent} and on ({BY}) {worst(NODE)}", _DEVICE), unit=GIGABITS),
         lines("Traffic by verb", "Bytes of all EFA devices by verb.",
               *(Query(f"{_count(f'trn_efa_{verb}_bytes_total')} * 8", name)
                 for verb, name in (("send", "sent"), ("recv", "received"),
@@ -120,7 +121,7 @@ def _traffic() -> list[dashboard.Panel]:
 
 def _events() -> list[dashboard.Panel]:
     def worst_devices(counter: str) -> Query:
-        return Query(f"topk(5, {most(BY, rate(counter, NODE))} > 0)", _CARD)
+        return Query(f"topk(5, {most(BY, rate(counter, NODE))} > 0)", _DEVICE)
 
     five = "The five worst EFA devices at each point in time; no data is good."
     return [

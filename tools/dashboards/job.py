@@ -4,10 +4,10 @@ from grafana_foundation_sdk.models import dashboard
 
 from trntop.catalog import COLLECTIVES
 
-from .board import Board, choice, how_many, to_cards, to_node
+from .board import Board, choice, how_many, to_efa_devices, to_node
 from .common import GIGABITS, SHARE_SCALE, counts, found
 from .layout import Section
-from .panels import LIMITS, SEVERITIES, UNKNOWN, Column, Query, above, heat, lines, one, rows
+from .panels import LIMITS, SEVERITIES, UNKNOWN, Column, Query, above, heat, lines, rows, stats
 from .promql import RUN, at_job, mean, most, of_job, rate, series, severity_rank, worst_rows
 
 _BY_JOB = "{{training_job}}"
@@ -29,7 +29,7 @@ def board() -> Board:
             Section("Nodes, least waiting first", [_nodes()]),
             Section("Step time breakdown", _step()),
             Section("Worst nodes over time", _heat()),
-            Section("Training progress", _learning()),
+            Section("Training progress", _training()),
             Section("Nodes of the job", _hardware()),
         ],
         at_job,
@@ -44,7 +44,7 @@ def _data() -> dashboard.Panel:
     simulated, real = (
         of_job(series("trn_instance_info", f'simulated="{value}"')) for value in ("true", "false")
     )
-    return one(
+    return stats(
         "Data source", "SIMULATED if at least one node of the job is simulated.",
         Query(f"max({simulated}) or max({real}) * 0"),
         mapped={"1": ("SIMULATED", "purple"), "0": ("live", UNKNOWN)}, filled=True, height=6,
@@ -54,24 +54,24 @@ def _data() -> dashboard.Panel:
 def _head() -> list[dashboard.Panel]:
     nodes = most("training_job, node", series("trn_job_info", RUN))
     return [
-        one("Nodes and ranks", "Nodes and ranks that report steps.",
+        stats("Nodes and ranks", "Nodes and ranks that report steps.",
             Query(f"count({nodes})", "nodes"),
             Query(f"sum({most('training_job, node', series('trn_job_ranks', RUN))})", "ranks")),
         counts(at_job, width=3),
-        one("Newest step", "The newest step of any rank.",
+        stats("Newest step", "The newest step of any rank.",
             Query(most("training_job", series("trn_job_step", RUN))), unit="locale"),
-        one("Step time", "Mean over the nodes that report it.",
+        stats("Step time", "Mean over the nodes that report it.",
             Query(_job("trn_job_step_seconds")), unit="s"),
-        one("Tokens/s", "Of the whole job.", Query(_job("trn_job_tokens_per_second"))),
-        one("MFU", "As the job reports it.", Query(_job("trn_job_mfu_ratio")), unit=_SHARE,
+        stats("Tokens/s", "Of the whole job.", Query(_job("trn_job_tokens_per_second"))),
+        stats("MFU", "As the job reports it.", Query(_job("trn_job_mfu_ratio")), unit=_SHARE,
             width=2),
-        one("Comm share of step", "Mean over the nodes that report it.",
+        stats("Comm share of step", "Mean over the nodes that report it.",
             Query(_job("trn_job_comm_share_ratio")), unit=_SHARE,
             steps=above(LIMITS.comm_share)),
-        one("Exposed comm share", "Share of the step in communication only.",
+        stats("Exposed comm share", "Share of the step in communication only.",
             Query(_job("trn_job_exposed_comm_share_ratio")), unit=_SHARE,
             steps=above(critical=LIMITS.exposed_comm_share), width=2),
-        one("Loss", "As the job reports it.", Query(_job("trn_job_loss")), width=2),
+        stats("Loss", "As the job reports it.", Query(_job("trn_job_loss")), width=2),
     ]  # fmt: skip
 
 
@@ -104,7 +104,7 @@ def _nodes() -> dashboard.Panel:
                above(LIMITS.retransmits)),
         sort="comm",
         rising=True,
-        links={"node": [to_node(), to_cards()]},
+        links={"node": [to_node(), to_efa_devices()]},
         height=10,
     )  # fmt: skip
 
@@ -152,7 +152,7 @@ def _heat() -> list[dashboard.Panel]:
     ]  # fmt: skip
 
 
-def _learning() -> list[dashboard.Panel]:
+def _training() -> list[dashboard.Panel]:
     return [
         lines("Loss and gradient", "As the job reports them.",
               Query(_job("trn_job_loss"), "loss"),

@@ -14,7 +14,7 @@ class Section:
     """Panels under a heading."""
 
     title: str
-    """Empty for what stands on top, without a heading."""
+    """Empty for what is on top, without a heading."""
     panels: Sequence[dashboard.Panel]
     folded: bool = False
     """Whether it is opened only on demand, and its queries wait for that."""
@@ -23,7 +23,7 @@ class Section:
 def arrange(sections: Iterable[Section]) -> list[dashboard.Panel | dashboard.RowPanel]:
     """Places and numbers all panels; the sizes are their own."""
     numbers = count(1)
-    placed: list[dashboard.Panel | dashboard.RowPanel] = []
+    positioned: list[dashboard.Panel | dashboard.RowPanel] = []
     y = 0
     for section in sections:
         heading = None
@@ -35,26 +35,26 @@ def arrange(sections: Iterable[Section]) -> list[dashboard.Panel | dashboard.Row
                 grid_pos=dashboard.GridPos(h=1, w=COLUMNS, x=0, y=y),
                 panels=[],
             )
-            placed.append(heading)
+            positioned.append(heading)
             y += 1
         below = _flow(section.panels, y, numbers)
         if heading is not None and section.folded:
             heading.panels = list(section.panels)
         else:
-            placed += section.panels
+            positioned += section.panels
             y = below
-    return placed
+    return positioned
 
 
 def _flow(panels: Iterable[dashboard.Panel], y: int, numbers: "count[int]") -> int:
     """Sets their places; the first free line below them."""
     x = height = 0
     for panel in panels:
-        place = panel.grid_pos
-        assert place is not None
-        if x + place.w > COLUMNS:
+        position = panel.grid_pos
+        assert position is not None
+        if x + position.w > COLUMNS:
             x, y, height = 0, y + height, 0
-        place.x, place.y = x, y
-        x, height = x + place.w, max(height, place.h)
+        position.x, position.y = x, y
+        x, height = x + position.w, max(height, position.h)
         panel.id_val = next(numbers)
     return y + height

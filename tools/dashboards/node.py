@@ -10,8 +10,8 @@ from trntop.catalog import (
 )
 
 from .board import Board, choice, how_many, to_job
-from .cards import cards
 from .common import GIGABITS, data, found, states
+from .efa_devices import efa_devices
 from .layout import Section
 from .panels import (
     CRITICAL,
@@ -22,8 +22,8 @@ from .panels import (
     above,
     heat,
     lines,
-    one,
     rows,
+    stats,
 )
 from .promql import HERE, TROUBLE, at_node, mean, most, rate, series
 
@@ -38,11 +38,11 @@ def board() -> Board:
         [
             Section("", [found(at_node, width=14), _jobs(), *_head(), _identity()]),
             Section("Devices and cores", [_devices(), *_cores()]),
-            Section("EFA devices", [cards(HERE, height=8), *_traffic()]),
+            Section("EFA devices", [efa_devices(HERE, height=8), *_traffic()]),
             Section("Compute", _work()),
             Section("Memory", _memory()),
             Section("Host", _host()),
-            Section("Sources and allocations", [*_given(), states(HERE), *_events()]),
+            Section("Sources and allocations", [*_allocated(), states(HERE), *_events()]),
         ],
         at_node,
     )
@@ -56,26 +56,26 @@ def _head() -> list[dashboard.Panel]:
     share = "percentunit"
     return [
         data(HERE),
-        one("Sources up", "Up if at least one source reports.", Query(_value("trntop_source_up")),
+        stats("Sources up", "Up if at least one source reports.", Query(_value("trntop_source_up")),
             mapped={"0": ("down", CRITICAL), "1": ("up", WELL)}, width=2),
-        one("Phase", "Phase of the run on the node.",
+        stats("Phase", "Phase of the run on the node.",
             Query(most("phase", series("trn_node_phase", HERE)), "{{phase}}"), name_only=True,
             width=3),
-        one("Utilization", "A core that waits in a collective counts as utilized.",
+        stats("Utilization", "A core that waits in a collective counts as utilized.",
             Query(_value("trn_node_neuroncore_utilization_mean_ratio")), unit=share, width=2),
-        one("TE busy", "Share of time in which the tensor engines are busy.",
+        stats("TE busy", "Share of time in which the tensor engines are busy.",
             Query(_value("trn_node_tensor_engine_busy_mean_ratio")), unit=share, width=2),
-        one("HBM, fullest", "The fullest device.",
+        stats("HBM, fullest", "The fullest device.",
             Query(_value("trn_node_device_memory_used_max_ratio")), unit=share,
             steps=above(LIMITS.memory), width=2),
-        one("HBM bandwidth", "Needs an imported profile of each running program.",
+        stats("HBM bandwidth", "Needs an imported profile of each running program.",
             Query(_value("trn_node_hbm_bandwidth_ratio")), unit=share, width=2),
-        one("EFA tx", "All EFA devices.",
+        stats("EFA tx", "All EFA devices.",
             Query(f"{_value('trn_node_efa_tx_bytes_per_second')} * 8"), unit=GIGABITS, width=2),
-        one("Retransmits", "Worst EFA device.",
+        stats("Retransmits", "Worst EFA device.",
             Query(_value("trn_node_efa_retransmit_max_ratio")), unit=share,
             steps=above(LIMITS.retransmits), width=2),
-        one("Comm share of step",
+        stats("Comm share of step",
             "As the training process reports it; else between the two estimated bounds.",
             Query(_value("trn_job_comm_share_ratio"), "reported"),
             Query(_value("trn_node_comm_share_floor_ratio"), "at least"),
@@ -297,7 +297,7 @@ def _events() -> list[dashboard.Panel]:
     ]  # fmt: skip
 
 
-def _given() -> list[dashboard.Panel]:
+def _allocated() -> list[dashboard.Panel]:
     container = {"namespace": "namespace", "pod": "pod", "container": "container"}
     devices = most(
         "neuron_device, hpc_job, namespace, pod, container", series("trn_allocation_info", HERE)

@@ -1,4 +1,4 @@
-"""The kinds of panels: what all of one kind have in common stands here once.
+"""The kinds of panels: what all of one kind have in common is here once.
 
 Values are asked for as of now where a panel shows one value, so that what went silent is shown
 as absent and not as it was. Thresholds are the rulebook's.
@@ -30,7 +30,7 @@ from trntop.exporters.metrics import allocations, status
 from trntop.exporters.metrics.exposition import Family
 
 LIMITS = Analysis()
-"""The thresholds in force unless somebody sets others."""
+"""The default thresholds."""
 
 CALM = "text"
 NOTICE = "blue"
@@ -45,7 +45,7 @@ DATASOURCE = common.DataSourceRef(type_val="prometheus", uid="$datasource")
 Steps = Sequence[tuple[float | None, str]]
 """Thresholds: from which value on which colour; the first has none."""
 Mapped = Mapping[str, tuple[str, str]]
-"""Value → the text and colour that stand for it."""
+"""Value → its text and colour."""
 
 SEVERITIES: Mapped = {
     str(severity.rank + 1): (str(severity), COLORS[severity]) for severity in Severity
@@ -93,7 +93,7 @@ def below(limit: float) -> Steps:
     return [(None, WARNING), (limit, CALM)]
 
 
-def one(
+def stats(
     title: str,
     about: str,
     *queries: Query,
@@ -149,7 +149,7 @@ def lines(
     width: int = 8,
     height: int = 8,
 ) -> dashboard.Panel:
-    """Values over time; a dashed line stands at `limit`, the axis begins at 0."""
+    """Values over time; a dashed line is at `limit`, the axis begins at 0."""
     mode = common.GraphThresholdsStyleMode
     custom = timeseries.FieldConfig(
         line_width=1,
@@ -242,7 +242,7 @@ def rows(
     Args:
         title: what its rows are.
         about: as for `one`.
-        labels: label → title, in the order of the columns; they stand before the values.
+        labels: label → title, in the order of the columns; they are before the values.
         columns: the values; a row has what is known, and a dash elsewhere.
         sort: title of the column to sort by, largest first.
         rising: smallest first.
@@ -265,7 +265,7 @@ def rows(
             id_val="organize",
             options={
                 "excludeByName": dict.fromkeys(("Time", *hidden, *silent), True),
-                "indexByName": {name: place for place, name in enumerate(order)},
+                "indexByName": {name: index for index, name in enumerate(order)},
                 "renameByName": {**labels, **names},
             },
         ),
@@ -419,7 +419,7 @@ def _by_name(
 
 
 def described(about: str, exprs: Sequence[str]) -> str:
-    """What a panel says of itself: then every metric in it, with where its values come from."""
+    """The description of a panel: then every metric in it, with where its values come from."""
     known = _metrics()
     used = dict.fromkeys(
         name for expr in exprs for name in re.findall(r"\btrn(?:top)?_\w+", expr) if name in known

@@ -1,6 +1,6 @@
 """Expressions for panels: which series, over what, and which of them.
 
-Several exporters may speak of one node (its own agent, and one for the cluster), so values are
+Several exporters may report one node (its own agent, and one for the cluster), so values are
 taken by their own labels, never summed over instances.
 """
 
@@ -67,14 +67,15 @@ def worst_rows(metric: str, *matchers: str, by: str = "node", lowest: bool = Fal
 def severity_rank(by: str, *matchers: str) -> str:
     """How bad the worst open incident is: 1 for the least severity, larger is worse."""
     ranked = " or ".join(
-        series("trn_incident_active", f'severity="{one}"', *matchers) + f" * {one.rank + 1}"
-        for one in reversed(Severity)
+        series("trn_incident_active", f'severity="{severity}"', *matchers)
+        + f" * {severity.rank + 1}"
+        for severity in reversed(Severity)
     )
     return most(by, ranked)
 
 
 def chosen(*matchers: str) -> Narrow:
-    """Incidents that the matchers stand for."""
+    """Incidents that match."""
     return lambda vector: vector(*matchers)
 
 

@@ -184,7 +184,7 @@ class Analyzer:
                         self._groups.close(running.open.pop(key), now)
 
     def _recover(self, incident: Incident, now: float) -> None:
-        running = next((one for one in self._running if one.rule.kind == incident.kind), None)
+        running = next((entry for entry in self._running if entry.rule.kind == incident.kind), None)
         closed = incident.closed_at
         if running is None or (closed is not None and now - closed > self._reopen):
             return

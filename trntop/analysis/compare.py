@@ -1,6 +1,6 @@
 """Two runs side by side: the numbers of `trntop compare`, and how they differ.
 
-A run is a recording, a simulation, or a stretch of one. Everything is summed up over time from the
+A run is a recording, a simulation, or a window of one. Everything is summed up over time from the
 same views that screen, analysis and exporter see, so that a GPU run that brings nothing but steps
 records can be compared with a Trainium run: what one side lacks is absent there.
 """
@@ -226,7 +226,7 @@ class Comparison:
 
 def compare(a: Side, b: Side) -> Comparison:
     """Both sides' numbers in one order; what neither has is left out."""
-    lines = [(one.name, one.title, one.form, one.better, one.floor) for one in SUBJECTS]
+    lines = [(row.name, row.title, row.form, row.better, row.floor) for row in SUBJECTS]
     lines.insert(4, (COST, "cost per M tokens", dollars, Better.LESS, 0.0))
     lines.insert(5, (EPOCH_COST, "cost per epoch", dollars, Better.LESS, 0.0))
     lines.insert(2, (FIRST_STEP, "step time, first", units.seconds, Better.LESS, 0.0))
@@ -243,7 +243,7 @@ def dollars(amount: float | None) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class Window:
     """Seconds from the beginning of a stream between which it counts."""
 
     start: float = 0.0
@@ -251,24 +251,24 @@ class Stretch:
 
 
 def summary(
-    views: Iterable[View], source: str, stretch: Stretch, price: float | None = None
+    views: Iterable[View], source: str, window: Window, price: float | None = None
 ) -> Side | None:
-    """One run, or a stretch of it, in numbers; None where nothing falls into the stretch.
+    """One run, or a window of it, in numbers; None where nothing falls into the window.
 
     Args:
         views: of the whole run, from its beginning: what rates and incidents come from may lie
-            before the stretch.
+            before the window.
         source: how the user named it.
-        stretch: what counts.
+        window: what counts.
         price: US dollars for a node and hour, if known.
     """
     begun: float | None = None
     sums = _Sums()
     for view in views:
         begun = view.time if begun is None else begun
-        if view.time - begun > stretch.end:
+        if view.time - begun > window.end:
             break
-        if view.time - begun >= stretch.start and not (view.ended and sums.begun):
+        if view.time - begun >= window.start and not (view.ended and sums.begun):
             sums.append(view)
     return sums.side(source, price)
 

@@ -195,7 +195,7 @@ class _Known:
 
 def joined(coverages: Sequence[Coverage]) -> Coverage:
     """That of several judges, each of some nodes: it is that of the last one to begin."""
-    reported = [one for one in coverages if one.rules]
+    reported = [coverage for coverage in coverages if coverage.rules]
     if not reported:
         return Coverage()
 
@@ -204,7 +204,7 @@ def joined(coverages: Sequence[Coverage]) -> Coverage:
         return None if math.inf in known else max(known)
 
     rules: dict[str, RuleCoverage] = {}
-    for rule in (rule for one in reported for rule in one.rules):
+    for rule in (rule for coverage in reported for rule in coverage.rules):
         known = rules.get(rule.kind)
         if known is None or known.missing:
             rules[rule.kind] = rule
@@ -216,8 +216,8 @@ def joined(coverages: Sequence[Coverage]) -> Coverage:
                 max(known.results, rule.results),
             )
     return Coverage(
-        latest(one.watching for one in reported),
-        latest(one.since for one in reported),
+        latest(coverage.watching for coverage in reported),
+        latest(coverage.since for coverage in reported),
         tuple(rules.values()),
     )
 

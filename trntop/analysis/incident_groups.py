@@ -127,7 +127,7 @@ class IncidentGroups:
             incident: the incident.
             members: its subjects, of one rule; some may be open already.
         """
-        known = next((one.group for one in members if one.group is not None), None)
+        known = next((member.group for member in members if member.group is not None), None)
         if known is not None:
             known.id, known.detected = incident.id, incident.detected_at or incident.opened_at
             known.returns += incident.returns
@@ -142,7 +142,7 @@ class IncidentGroups:
             severity=incident.severity, closed=incident.closed_at, returns=incident.returns,
             job=incident.job, node=incident.node, component=incident.component,
             summary=incident.summary, evidence=incident.evidence,
-            common=len({one.verdict.node for one in members}) >= TUNING.min_nodes,
+            common=len({member.verdict.node for member in members}) >= TUNING.min_nodes,
         )  # fmt: skip
         for detection in members:
             detection.group, detection.closed = group, group.closed
@@ -161,7 +161,7 @@ class IncidentGroups:
         """
         self._sizes = sizes
         # Causes first, as they inhibit their consequences in the same tick.
-        for detection in sorted(found, key=lambda one: len(one.rule.inhibited_by)):
+        for detection in sorted(found, key=lambda new: len(new.rule.inhibited_by)):
             self._index(detection, now)
 
     def close(self, detection: Detection, time: float) -> None:
@@ -174,7 +174,7 @@ class IncidentGroups:
             group.closed = max(member.closed or time for member in group.members)
             self._open.remove(group)
             self._closed.append(group)
-            if any(one.closed is None for one in group.consequences):
+            if any(effect.closed is None for effect in group.consequences):
                 self._outlasted.append(group)
 
     def settle(self, now: float) -> None:
@@ -185,8 +185,10 @@ class IncidentGroups:
             self._outlasted.remove(group)
             if group.closed is None:
                 continue  # it has returned
-            orphans = [one for one in group.consequences if one.closed is None]
-            group.consequences = [one for one in group.consequences if one.closed is not None]
+            orphans = [effect for effect in group.consequences if effect.closed is None]
+            group.consequences = [
+                effect for effect in group.consequences if effect.closed is not None
+            ]
             for detection in orphans:
                 detection.group = None
                 detection.since = max(detection.since, group.closed)
@@ -198,9 +200,10 @@ class IncidentGroups:
         A culprit once named remains until another one is named: while a fault fades, its trace
         fades first. The severity only rises.
         """
-        lasting = [one for one in group.members if one.closed is None] or group.members[-1:]
+        lasting = [member for member in group.members if member.closed is None]
+        lasting = lasting or group.members[-1:]
         group.common = group.common or self._is_common(group.rule, group.members)
-        worst = [one.verdict.severity or group.rule.severity for one in lasting]
+        worst = [member.verdict.severity or group.rule.severity for member in lasting]
         group.severity = max([group.severity, *worst], key=lambda severity: severity.rank)
         if group.common:
             self._describe_many(group)
@@ -220,7 +223,7 @@ class IncidentGroups:
             self._open.append(group)
             group.closed, group.returns = None, group.returns + 1
             detection.since = min(detection.since, group.since)
-            group.members = [one for one in group.members if one.key != detection.key]
+            group.members = [member for member in group.members if member.key != detection.key]
             group.members.append(detection)
             detection.group = group
         elif (group := self._similar(detection)) is not None:
@@ -248,7 +251,7 @@ class IncidentGroups:
         for group in reversed(self._closed):
             if group.rule is not detection.rule or group.closed is None:
                 continue
-            same = any(one.key == detection.key for one in group.members)
+            same = any(member.key == detection.key for member in group.members)
             if same and group.closed <= now and detection.since - group.closed <= self._reopen:
                 return group
         return None
@@ -289,9 +292,9 @@ class IncidentGroups:
             and other.members[0].verdict.job == job
             and abs(other.since - group.since) <= TUNING.together
         ]  # fmt: skip
-        members = [*group.members, *(one for other in similar for one in other.members)]
+        members = [*group.members, *(member for other in similar for member in other.members)]
         if similar and self._is_common(group.rule, members):
-            first = min((group, *similar), key=lambda one: (one.detected, one.id))
+            first = min((group, *similar), key=lambda candidate: (candidate.detected, candidate.id))
             group.id, group.detected = first.id, first.detected
             for other in similar:
                 self._open.remove(other)
@@ -305,7 +308,7 @@ class IncidentGroups:
     def _is_common(self, rule: Rule, members: list[Detection]) -> bool:
         if not rule.many:
             return False
-        nodes = {one.verdict.node for one in members if one.verdict.node is not None}
+        nodes = {member.verdict.node for member in members if member.verdict.node is not None}
         size = self._sizes.get(members[0].verdict.job) or self._sizes.get(None, 0)
         share = self._together if rule.many_share is None else rule.many_share
         return len(nodes) >= max(TUNING.min_nodes, share * size)
@@ -318,11 +321,11 @@ class IncidentGroups:
         self.describe(cause)
 
     def _describe_one(self, group: IncidentGroup, lasting: list[Detection]) -> None:
-        worst = max(lasting, key=lambda one: (one.verdict.severity or group.rule.severity).rank)
+        worst = max(lasting, key=lambda part: (part.verdict.severity or group.rule.severity).rank)
         newest = worst.verdict
         if not newest.fields or (newest.node is None and group.node is not None):
             return
-        parts = {one.verdict.component for one in group.members} - {None}
+        parts = {member.verdict.component for member in group.members} - {None}
         group.job = newest.job or group.job
         if len(parts) > 1:
             group.node, group.component = newest.node, None
@@ -340,8 +343,8 @@ class IncidentGroups:
         worst = group.members[-1].verdict.fields
         if not worst:
             return
-        nodes = {one.verdict.node for one in group.members if one.verdict.node is not None}
-        jobs = {one.verdict.job for one in group.members}
+        nodes = {member.verdict.node for member in group.members if member.verdict.node is not None}
+        jobs = {member.verdict.job for member in group.members}
         group.job = jobs.pop() if len(jobs) == 1 else None
         group.node = group.component = None
         size = self._sizes.get(group.job) or self._sizes.get(None, len(nodes))
@@ -354,7 +357,9 @@ class IncidentGroups:
 def _attach(detection: Detection, group: IncidentGroup) -> None:
     """Makes a detection evidence of a group, in place of an earlier one of the same subject."""
     group.consequences = [
-        one for one in group.consequences if (one.rule, one.key) != (detection.rule, detection.key)
+        effect
+        for effect in group.consequences
+        if (effect.rule, effect.key) != (detection.rule, detection.key)
     ]
     group.consequences.append(detection)
     detection.group = group
@@ -369,12 +374,12 @@ def _inhibits(group: IncidentGroup, detection: Detection) -> bool:
         return False
     if group.closed is not None and detection.since > group.closed + TUNING.trail:
         return False
-    nodes = {one.verdict.node for one in group.members}
+    nodes = {member.verdict.node for member in group.members}
     if detection.verdict.node is not None and detection.verdict.node in nodes:
         return True
     if not scope.job:
         return False
-    jobs = {one.verdict.job for one in group.members}
+    jobs = {member.verdict.job for member in group.members}
     return detection.verdict.job in jobs
 
 

@@ -45,47 +45,47 @@ def compare(args: Namespace) -> int:
     parts = [(text, *split(text)) for text in (args.a, args.b)]
     streams = [opening.Streams([source]) for _, source, _ in parts]
     sides = []
-    for (text, _, stretch), stream, price in zip(
+    for (text, _, window), stream, price in zip(
         parts, streams, (args.price_a or usual, args.price_b or usual), strict=True
     ):
         with _status(f"reading {clean(text, 80)}"):
-            sides.append(_summed(text, stream, stretch, settings, price))
+            sides.append(_summed(text, stream, window, settings, price))
     _write(args, comparing.compare(*sides))
     return 0
 
 
-def split(text: str) -> tuple[Source, comparing.Stretch]:
+def split(text: str) -> tuple[Source, comparing.Window]:
     """A source and the part of it to compare: `run.jsonl@10m-20m`, else all of it.
 
     Raises:
         UsageError: the source is not a stream, or the part is empty.
     """
-    stretch = comparing.Stretch(0.0, math.inf)
+    window = comparing.Window(0.0, math.inf)
     found = None if Path(text).exists() else _STRETCH.fullmatch(text)
     if found:
         text = found["source"]
-        stretch = comparing.Stretch(_seconds(found["start"], 0.0), _seconds(found["end"], math.inf))
-    if stretch.end <= stretch.start:
+        window = comparing.Window(_seconds(found["start"], 0.0), _seconds(found["end"], math.inf))
+    if window.end <= window.start:
         raise UsageError(f"the time range of {clean(text, 80)} ends before it starts")
     (source,) = parse_all([text])
     if not source.stream:
         raise UsageError(f"compare needs recordings or simulations, not {clean(text, 80)}")
-    if opening.endless([source]) and math.isinf(stretch.end):
+    if opening.endless([source]) and math.isinf(window.end):
         raise UsageError(f"{clean(text, 80)} never ends; add minutes, e.g. sim:demo?minutes=10")
-    return source, stretch
+    return source, window
 
 
 def _summed(
     text: str,
     streams: opening.Streams,
-    stretch: comparing.Stretch,
+    window: comparing.Window,
     settings: Settings,
     price: float | None,
 ) -> comparing.Side:
     profiles = opening.known_profiles(settings)
     wanted = comparing.WANTED | rule_inputs(settings.rules)
     views = play(streams(), Monitor(settings, profiles=profiles, wanted=wanted))
-    side = comparing.summary(views, clean(text), stretch, price)
+    side = comparing.summary(views, clean(text), window, price)
     opening.print_notes(streams.notes())
     if side is None:
         raise RecordingError(f"{clean(text)} contains no readings")

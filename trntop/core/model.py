@@ -760,8 +760,8 @@ class Incident:
             node=node,
             component=component,
             evidence=tuple(
-                replace(one, text=clean(one.text), node=one.node and clean(one.node))
-                for one in self.evidence
+                replace(item, text=clean(item.text), node=item.node and clean(item.node))
+                for item in self.evidence
             ),
         )
 

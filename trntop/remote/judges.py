@@ -223,12 +223,12 @@ class Judges:
 
     def coverages(self, judges: Collection[str]) -> list[Coverage]:
         """What some judges had data for."""
-        return [one.coverage for one in self._senders.values() if one.judge in judges]
+        return [sender.coverage for sender in self._senders.values() if sender.judge in judges]
 
     @property
     def aggregated(self) -> bool | None:
         """Whether aggregators read any of the agents; None if no agent reports that."""
-        agents = [one.aggregated for one in self._senders.values()]
+        agents = [sender.aggregated for sender in self._senders.values()]
         return any(agents) if agents else None
 
 

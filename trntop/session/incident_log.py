@@ -220,25 +220,29 @@ class IncidentLog:
         self.since, self._time = now if self.since is None else self.since, now
         self._note_lag(view)
         self._floor = max(self._floor, now - KEPT_SECONDS)
-        recent = {one.id: one for one in view.incidents if _end(one) >= self._floor}
-        changed = [one for one in recent.values() if known.get(one.id) != one]
-        gone = [name for name, one in known.items() if one.open and name not in recent]
-        old = any(_end(one) < self._floor for one in known.values())
+        recent = {
+            incident.id: incident for incident in view.incidents if _end(incident) >= self._floor
+        }
+        changed = [incident for incident in recent.values() if known.get(incident.id) != incident]
+        gone = [name for name, incident in known.items() if incident.open and name not in recent]
+        old = any(_end(incident) < self._floor for incident in known.values())
         if not changed and not gone and not old:
             return
         every = {
-            name: one
-            for name, one in (known | recent).items()
-            if name not in gone and _end(one) >= self._floor
+            name: incident
+            for name, incident in (known | recent).items()
+            if name not in gone and _end(incident) >= self._floor
         }
-        closed = sorted((one for one in every.values() if not one.open), key=_end, reverse=True)
-        for one in closed[MAX_CLOSED:]:
-            self._floor = max(self._floor, math.nextafter(_end(one), math.inf))
-            del every[one.id]
+        closed = sorted(
+            (incident for incident in every.values() if not incident.open), key=_end, reverse=True
+        )
+        for incident in closed[MAX_CLOSED:]:
+            self._floor = max(self._floor, math.nextafter(_end(incident), math.inf))
+            del every[incident.id]
         self._known = every
         self.incidents = (*view.open_incidents, *closed[:MAX_CLOSED])
         if self._journal is not None:
-            lines = [_line(now, incident=one) for one in changed]
+            lines = [_line(now, incident=incident) for incident in changed]
             self._journal.append([*lines, *(_line(now, gone=name) for name in gone)])
 
     def close(self) -> None:

@@ -35,7 +35,7 @@ def test_entries_become_addresses(text: str, addresses: list[str]) -> None:
     assert expand(text, AGENT) == addresses
 
 
-def test_hosts_are_reached_as_the_settings_say() -> None:
+def test_hosts_are_reached_by_the_settings() -> None:
     assert expand("trn-1", SSH) == ["ssh://trn-1"]
     assert expand("trn-1:2222", SSH) == ["ssh://trn-1:2222"]
     assert host_address("2001:db8::7", AGENT) == "http://[2001:db8::7]:10042"
@@ -91,10 +91,10 @@ HOSTILE = [
 def test_fault_30_hostile_entries_are_refused_without_their_secrets(text: str) -> None:
     with pytest.raises(UsageError) as caught:
         expand(text, AGENT)
-    said = str(caught.value)
-    assert "hunter2" not in said
-    assert said.isprintable()
-    assert len(said) < 300
+    message = str(caught.value)
+    assert "hunter2" not in message
+    assert message.isprintable()
+    assert len(message) < 300
 
 
 def test_secrets_are_masked() -> None:
@@ -115,21 +115,21 @@ def test_other_addresses_may_be_asked() -> None:
 
 def test_names_are_short_where_they_can_be() -> None:
     addresses = ["http://trn-1.a:1", "http://trn-1.b:1", "http://trn-2.a:1", "http://trn-3.a:1"]
-    places = [Target("", address) for address in (*addresses, *["http://trn-3.a:2"] * 2)]
-    names = [target.name for target in targets_of(places)]
+    positions = [Target("", address) for address in (*addresses, *["http://trn-3.a:2"] * 2)]
+    names = [target.name for target in targets_of(positions)]
     assert names == ["trn-1.a", "trn-1.b", "trn-2", "trn-3.a:1", "trn-3.a:2"]
 
 
 def test_names_of_the_list_count_where_they_are_one_nodes() -> None:
-    places = [Target("x", "http://10.0.0.1:1", {"a": "b"}), Target("y", "http://10.0.0.2:1"),
+    positions = [Target("x", "http://10.0.0.1:1", {"a": "b"}), Target("y", "http://10.0.0.2:1"),
               Target("y", "http://10.0.0.3:1")]  # fmt: skip
-    targets = targets_of(places)
+    targets = targets_of(positions)
     assert [target.name for target in targets] == ["x", "10.0.0.2", "10.0.0.3"]
     assert targets[0].facts == {"a": "b"}
 
 
 @pytest.mark.parametrize(
-    ("places", "names"),
+    ("positions", "names"),
     [
         # One is called as the host of another, which has no name of its own.
         (
@@ -143,8 +143,8 @@ def test_names_of_the_list_count_where_they_are_one_nodes() -> None:
         ),
     ],
 )
-def test_no_two_have_one_name(places: list[tuple[str, str]], names: list[str]) -> None:
-    found = targets_of(Target(name, f"http://{host}:1") for host, name in places)
+def test_no_two_have_one_name(positions: list[tuple[str, str]], names: list[str]) -> None:
+    found = targets_of(Target(name, f"http://{host}:1") for host, name in positions)
     assert [target.name for target in found] == names
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from tests.agents import HEAD, agent, answering, chunked, moved, until, writing
 from tests.builders import make_view
-from tests.collectors.notebook import Notebook, running
+from tests.collectors.recording_sink import RecordingSink, running
 from tests.serving import Authority
 from trntop.catalog import AGENT
 from trntop.collectors.fleet import agent as agent_module
@@ -40,13 +40,13 @@ QUICK = Fleet(connect=0.5)
 
 def watch(*addresses: str, fleet: Fleet = FLEET) -> Watch:
     """The collector for addresses; `NAME=ADDRESS` gives a node its name."""
-    pairs = [one.rpartition("=") for one in addresses]
-    targets = [Target(name or f"n{place}", url) for place, (name, _, url) in enumerate(pairs)]
+    pairs = [text.rpartition("=") for text in addresses]
+    targets = [Target(name or f"n{index}", url) for index, (name, _, url) in enumerate(pairs)]
     return Watch(Listed("test", targets), Settings(fleet=fleet))
 
 
 def names(text: str) -> list[tuple[str, str]]:
-    return [(one.name, one.address) for one in agents.targets(text, Fleet())]
+    return [(target.name, target.address) for target in agents.targets(text, Fleet())]
 
 
 class TestNames:
@@ -112,11 +112,11 @@ class TestNames:
 
 
 class TestStream:
-    async def test_what_an_agent_says_becomes_a_node(self) -> None:
-        sink = Notebook()
-        async with agent() as one, running(watch(f"here={one.address}"), sink):
+    async def test_data_of_an_agent_becomes_a_node(self) -> None:
+        sink = RecordingSink()
+        async with agent() as fake, running(watch(f"here={fake.address}"), sink):
             await sink.until(lambda: len(sink.readings) == 3)
-            one.tick()
+            fake.tick()
             await sink.until(lambda: len(sink.readings) == 4)
         assert {(reading.node, reading.source) for reading in sink.readings} == {("here", AGENT)}
         assert sink.reasons(State.STARTING) == ["connecting"]
@@ -126,25 +126,25 @@ class TestStream:
         node = monitor.cluster(sink.readings[-1].time).nodes["here"]
         assert node.state is State.FRESH
         assert node.inventory.facts["agent_name"] == "trn-000"
-        assert one.view is not None
+        assert fake.view is not None
         assert (
             node.frame.columns.keys()
-            >= next(iter(one.view.cluster.nodes.values())).frame.columns.keys()
+            >= next(iter(fake.view.cluster.nodes.values())).frame.columns.keys()
         )
 
-    async def test_one_that_speaks_for_several_gives_their_names(self) -> None:
-        sink = Notebook()
-        async with agent(make_view(3)) as one, running(watch(f"relay={one.address}"), sink):
+    async def test_an_aggregator_gives_the_names_of_its_nodes(self) -> None:
+        sink = RecordingSink()
+        async with agent(make_view(3)) as fake, running(watch(f"relay={fake.address}"), sink):
             await sink.until(lambda: len(sink.readings) == 9)
-            assert sink.forgotten == ["relay"]
-            assert {one.node for one in sink.readings} == {"trn-000", "trn-001", "trn-002"}
-            assert one.view is not None
-            left = dict(list(one.view.cluster.nodes.items())[1:])
-            one.show(dataclasses.replace(moved(one.view, 1), cluster=Cluster(0, left)))
-            await sink.until(lambda: "trn-000" in sink.forgotten)
+            assert sink.removed == ["relay"]
+            assert {reading.node for reading in sink.readings} == {"trn-000", "trn-001", "trn-002"}
+            assert fake.view is not None
+            left = dict(list(fake.view.cluster.nodes.items())[1:])
+            fake.show(dataclasses.replace(moved(fake.view, 1), cluster=Cluster(0, left)))
+            await sink.until(lambda: "trn-000" in sink.removed)
 
     async def test_a_name_belongs_to_the_first_that_takes_it(self) -> None:
-        sink = Notebook()
+        sink = RecordingSink()
         async with (
             agent(make_view(2)) as first,
             agent(make_view(3)) as second,
@@ -154,7 +154,7 @@ class TestStream:
             async with running(watch(f"b={second.address}"), sink):
                 await sink.until(lambda: len(sink.readings) == 9)
                 await asyncio.sleep(0.05)
-                assert {one.node for one in sink.readings[6:]} == {"trn-002"}
+                assert {reading.node for reading in sink.readings[6:]} == {"trn-002"}
             assert sink.warnings == [
                 f"{second.address}: trn-{n:03d} belongs to {first.address}" for n in range(2)
             ]
@@ -162,47 +162,47 @@ class TestStream:
     async def test_fault_31_an_agent_cannot_take_the_name_of_another_target(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Not even if that one joins later and is unreachable, and whatever it claims to be."""
-        sink = Notebook()
+        """Not even if that one joins later and is unreachable, under any identity."""
+        sink = RecordingSink()
         monkeypatch.setattr("trntop.collectors.fleet.watch.JOIN_SECONDS", 0.5)
         async with agent(make_view(2), aggregator=True) as liar:
             async with running(watch(f"a={liar.address}", "trn-001=http://127.0.0.2:9"), sink):
                 await sink.until(lambda: sink.warnings)
                 await sink.until(lambda: len(sink.readings) == 3)
-            assert {one.node for one in sink.readings} == {"trn-000"}
+            assert {reading.node for reading in sink.readings} == {"trn-000"}
             assert sink.warnings == [f"{liar.address}: trn-001 belongs to http://127.0.0.2:9"]
-            assert {one.state for one in sink.statuses if one.node == "trn-001"} <= {
+            assert {status.state for status in sink.statuses if status.node == "trn-001"} <= {
                 State.STARTING, State.DOWN,
             }  # fmt: skip
 
-    async def test_a_target_whose_name_is_taken_says_so(self) -> None:
-        sink = Notebook()
+    async def test_a_target_whose_name_is_taken_is_reported(self) -> None:
+        sink = RecordingSink()
         sink.register("here", "http://other")
-        async with agent() as one, running(watch(f"here={one.address}"), sink):
+        async with agent() as fake, running(watch(f"here={fake.address}"), sink):
             await sink.until(lambda: sink.statuses)
             status = sink.statuses[0]
-            assert (status.node, status.state) == (one.address, State.DOWN)
+            assert (status.node, status.state) == (fake.address, State.DOWN)
             assert status.reason == "here belongs to http://other"
-            await until(lambda: one.streams.clients)
+            await until(lambda: fake.streams.clients)
             await asyncio.sleep(0.05)
             assert sink.readings == []
             sink.remove("here", "http://other")
-            one.tick(61)  # it announces itself anew each minute
-            await sink.until(lambda: {one.node for one in sink.readings} == {"here"})
-            assert sink.forgotten == ["here", one.address]
+            fake.tick(61)  # it announces itself again each minute
+            await sink.until(lambda: {reading.node for reading in sink.readings} == {"here"})
+            assert sink.removed == ["here", fake.address]
 
     async def test_one_that_cannot_be_reached_gets_its_name_once_it_is_free(self) -> None:
-        sink = Notebook()
+        sink = RecordingSink()
         sink.register("here", "http://other")
         async with running(watch("here=http://127.0.0.1:9"), sink):
             await sink.until(lambda: len(sink.statuses) > 1)
-            assert {one.node for one in sink.statuses} == {"http://127.0.0.1:9"}
+            assert {status.node for status in sink.statuses} == {"http://127.0.0.1:9"}
             sink.remove("here", "http://other")
             await sink.until(lambda: sink.statuses[-1].node == "here")
-            assert sink.forgotten == ["here", "http://127.0.0.1:9"]
+            assert sink.removed == ["here", "http://127.0.0.1:9"]
 
-    async def test_a_relay_whose_nodes_another_speaks_for_is_shown(self) -> None:
-        sink = Notebook()
+    async def test_an_aggregator_whose_nodes_have_another_owner_is_shown(self) -> None:
+        sink = RecordingSink()
         async with (
             agent(make_view(2), aggregator=True) as first,
             agent(make_view(3), aggregator=True) as second,
@@ -214,59 +214,59 @@ class TestStream:
                 await sink.until(lambda: sink.reasons(State.DOWN))
                 assert sink.statuses[-1].node == "b"
                 assert sink.reasons(State.DOWN) == [f"trn-001 belongs to {first.address}"]
-                assert sink.forgotten == ["a"]
-                # Its name is its own as long as it stands under it.
+                assert sink.removed == ["a"]
+                # It keeps its name as long as it is shown under it.
                 assert sink.register("b", "http://other", AGENT) == second.address
                 second.show(moved(make_view(3), 1))
                 await sink.until(lambda: len(sink.readings) == 9)
-                assert sink.forgotten == ["a", "b"]
+                assert sink.removed == ["a", "b"]
 
-    async def test_a_relay_gives_the_name_of_its_only_node(self) -> None:
-        sink = Notebook()
-        async with agent(aggregator=True) as one, running(watch(f"relay={one.address}"), sink):
+    async def test_an_aggregator_has_the_name_of_its_only_node(self) -> None:
+        sink = RecordingSink()
+        async with agent(aggregator=True) as fake, running(watch(f"relay={fake.address}"), sink):
             await sink.until(lambda: len(sink.readings) == 3)
-            assert {one.node for one in sink.readings} == {"trn-000"}
-            assert sink.forgotten == ["relay"]
-            one.show(moved(make_view(0), 1))
-            await sink.until(lambda: "trn-000" in sink.forgotten)
+            assert {reading.node for reading in sink.readings} == {"trn-000"}
+            assert sink.removed == ["relay"]
+            fake.show(moved(make_view(0), 1))
+            await sink.until(lambda: "trn-000" in sink.removed)
 
-    async def test_what_a_relay_speaks_for_no_more_after_a_restart_is_gone(self) -> None:
-        sink = Notebook()
+    async def test_nodes_an_aggregator_drops_after_a_restart_are_removed(self) -> None:
+        sink = RecordingSink()
         async with (
-            agent(make_view(3), aggregator=True) as one,
-            running(watch(f"relay={one.address}"), sink),
+            agent(make_view(3), aggregator=True) as fake,
+            running(watch(f"relay={fake.address}"), sink),
         ):
             await sink.until(lambda: len(sink.readings) == 9)
-            one.show(None)
+            fake.show(None)
             await sink.until(lambda: sink.reasons(State.DOWN))
-            one.show(make_view(2))  # one that has restarted knows of no other
+            fake.show(make_view(2))  # a restarted one has no others
             await sink.until(lambda: len(sink.readings) == 15)
-            assert sink.forgotten == ["relay", "trn-002"]
+            assert sink.removed == ["relay", "trn-002"]
 
-    async def test_one_that_collects_nothing_yet_says_so(self) -> None:
-        sink = Notebook()
-        async with agent(make_view(0)) as one, running(watch(f"here={one.address}"), sink):
+    async def test_an_agent_that_collects_nothing_yet_is_reported(self) -> None:
+        sink = RecordingSink()
+        async with agent(make_view(0)) as fake, running(watch(f"here={fake.address}"), sink):
             await sink.until(lambda: len(sink.reasons(State.STARTING)) == 2)
             assert sink.statuses[-1].reason == "answers, but collects nothing yet"
-            one.show(moved(make_view(1), 1))
+            fake.show(moved(make_view(1), 1))
             await sink.until(lambda: len(sink.readings) == 3)
             assert len(sink.statuses) == 2
 
-    async def test_an_agent_that_restarts_is_heard_again(
+    async def test_a_restarted_agent_is_received_again(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        sink = Notebook()
-        async with agent() as one, running(watch(one.address), sink):
+        sink = RecordingSink()
+        async with agent() as fake, running(watch(fake.address), sink):
             await sink.until(lambda: len(sink.readings) == 3)
-            one.show(None)
+            fake.show(None)
             await sink.until(lambda: sink.reasons(State.DOWN))
             assert sink.reasons(State.DOWN)[0] == "the agent ended the stream"
             await sink.until(lambda: len(sink.reasons(State.DOWN)) > 1)
             assert sink.reasons(State.DOWN)[1] == "HTTP 503: not collecting"
-            one.show(make_view(1))
+            fake.show(make_view(1))
             await sink.until(lambda: len(sink.readings) == 6)
 
-    async def test_fault_23_its_clock_is_told(self) -> None:
+    async def test_fault_23_its_clock_skew_is_reported(self) -> None:
         monitor = Monitor(Settings())
         view = make_view(1)
         owner = wire.FrameEncoder("n", 1.0)
@@ -280,14 +280,14 @@ class TestStream:
         shown = monitor.cluster(arrival + 0.5).nodes["n"]
         assert shown.frame.value("node_clock_offset_seconds") == pytest.approx(-300.1)
         assert shown.state is State.FRESH
-        times = [one.time for one in shown.frame.sources if one.time is not None]
+        times = [source.time for source in shown.frame.sources if source.time is not None]
         assert max(times) == pytest.approx(arrival, abs=0.1)
 
 
 @contextlib.asynccontextmanager
 async def down(address: str, fleet: Fleet = FLEET) -> AsyncIterator[str]:
     """Why a node at this address is down."""
-    sink = Notebook()
+    sink = RecordingSink()
     async with running(watch(address, fleet=fleet), sink):
         await sink.until(lambda: sink.reasons(State.DOWN))
         yield sink.reasons(State.DOWN)[0]
@@ -334,7 +334,7 @@ class TestReasons:
         async with answering(answer, close=close) as address, down(address, fleet) as reason:
             assert why in reason
 
-    async def test_fault_25_nobody_answers(self) -> None:
+    async def test_fault_25_no_response(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as sock:
             port = sock.getsockname()[1]
         async with down(f"http://127.0.0.1:{port}") as reason:
@@ -344,7 +344,7 @@ class TestReasons:
         async with down("http://no-such-host.invalid:1") as reason:
             assert "does not resolve" in reason
 
-    async def test_one_that_falls_silent_is_closed_and_opened_anew(
+    async def test_a_silent_connection_is_closed_and_reopened(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(agent_module, "SILENCE_SECONDS", 0.3)
@@ -353,7 +353,7 @@ class TestReasons:
             next(iter(make_view(1).cluster.nodes.values()))
         )
         body = b"".join(map(framed, (first, held, frame)))
-        sink = Notebook()
+        sink = RecordingSink()
         async with answering(chunked(STREAM, body)) as address, running(watch(address), sink):
             await sink.until(lambda: len(sink.readings) >= 6)
         assert sink.reasons(State.DOWN)[0].startswith("hung: no message for")
@@ -379,16 +379,16 @@ class TestReasons:
         web = tmp_path / "web.yml"
         web.write_text(f"tls_server_config: {{cert_file: {certificate}, key_file: {key}}}\n")
         fleet = Fleet(ca_file=str(authority.file) if known else "")
-        sink = Notebook()
-        async with agent(access=Access(web, lambda _: None)) as one:
-            address = f"https://127.0.0.1:{one.port}"
+        sink = RecordingSink()
+        async with agent(access=Access(web, lambda _: None)) as fake:
+            address = f"https://127.0.0.1:{fake.port}"
             async with running(watch(address, fleet=fleet), sink):
                 await sink.until(lambda: sink.readings or sink.reasons(State.DOWN))
         assert bool(sink.readings) is not bool(why)
         assert why in "".join(sink.reasons(State.DOWN))
 
     async def test_tls_is_not_spoken_there(self) -> None:
-        async with agent() as one, down(f"https://127.0.0.1:{one.port}") as why:
+        async with agent() as fake, down(f"https://127.0.0.1:{fake.port}") as why:
             assert why.startswith("TLS:") or "closed" in why
 
     async def test_passwords_come_from_a_file(self, tmp_path: Path) -> None:
@@ -397,18 +397,20 @@ class TestReasons:
         web.write_text(f"basic_auth_users: {{ann: {hashed}}}\n")
         secret.write_text("wrong\n")
         fleet = Fleet(user="ann", password_file=str(secret))
-        sink = Notebook()
+        sink = RecordingSink()
         async with (
-            agent(access=Access(web, lambda _: None)) as one,
-            running(watch(one.address, fleet=fleet), sink),
+            agent(access=Access(web, lambda _: None)) as fake,
+            running(watch(fake.address, fleet=fleet), sink),
         ):
             await sink.until(lambda: sink.reasons(State.DOWN))
             assert "401" in sink.reasons(State.DOWN)[0]
             secret.write_text("hunter2\n")  # read again with each try
             await sink.until(lambda: sink.readings)
             secret.unlink()
-            one.show(None)
-            await sink.until(lambda: any(str(secret) in one for one in sink.reasons(State.DOWN)))
+            fake.show(None)
+            await sink.until(
+                lambda: any(str(secret) in reason for reason in sink.reasons(State.DOWN))
+            )
         assert "hunter2" not in repr(sink.statuses)
 
     def test_secrets_that_do_not_fit(self, tmp_path: Path) -> None:
@@ -437,35 +439,37 @@ class TestReasons:
 
 
 class TestFlood:
-    async def test_who_says_too_much_waits(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_an_agent_that_sends_too_much_waits(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(agent_module, "MAX_RATE", 50_000)
         (first, held), frame = wire.FrameEncoder("n", 1.0).messages(
             next(iter(make_view(1).cluster.nodes.values()))
         )
-        sink = Notebook()
+        sink = RecordingSink()
         head = chunked(STREAM, b"".join(map(framed, (first, held))))
         async with (
             writing(head, itertools.repeat(framed(frame))) as address,
             running(watch(address), sink),
         ):
             await asyncio.sleep(1.5)
-        taken = sum(len(one.data) for one in sink.readings)
-        assert 50_000 < taken < 50_000 * 3 + (1 << 18)
+        received = sum(len(reading.data) for reading in sink.readings)
+        assert 50_000 < received < 50_000 * 3 + (1 << 18)
 
 
 async def test_fault_32_a_thousand_nodes_and_few_descriptors(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Where the system allows no more open files, the others are told why they are not there."""
+    """Where the system allows no more open files, the others have the reason for their absence."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    sink = Notebook()
-    async with agent() as one:
+    sink = RecordingSink()
+    async with agent() as fake:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
             monkeypatch.setattr(
                 "trntop.core.descriptors.reserve", lambda _: "not enough open files"
             )
-            targets = [f"n{n}={one.address}" for n in range(60)]
+            targets = [f"n{n}={fake.address}" for n in range(60)]
             async with running(watch(*targets), sink):
                 await sink.until(lambda: sink.reasons(State.DOWN) and sink.readings)
                 assert sink.warnings == ["not enough open files"]
@@ -474,9 +478,9 @@ async def test_fault_32_a_thousand_nodes_and_few_descriptors(
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def _frames_of(sink: Notebook, count: int) -> bool:
+def _frames_of(sink: RecordingSink, count: int) -> bool:
     """Whether each of ten nodes has had so many frames."""
-    heads = [(one.node, wire.head(one.data).type) for one in sink.readings]
+    heads = [(reading.node, wire.head(reading.data).type) for reading in sink.readings]
     return sum(kind == wire.FRAME for _, kind in heads) == 10 * count
 
 
@@ -487,43 +491,43 @@ async def test_fault_55_the_parts_of_all_nodes_of_an_agent_have_a_limit(
     node = next(iter(make_view(1).cluster.nodes.values()))
     (schema, _), _ = wire.FrameEncoder("trn-000", 1.0).messages(node, 5)
     monkeypatch.setattr(agent_module, "MAX_SCHEMAS", 3 * len(schema) + 10)
-    sink = Notebook()
-    async with agent(make_view(5), aggregator=True) as one, running(watch(one.address), sink):
+    sink = RecordingSink()
+    async with agent(make_view(5), aggregator=True) as fake, running(watch(fake.address), sink):
         await sink.until(lambda: sink.warnings)
-        one.tick()
+        fake.tick()
         shown = lambda: {reading.node for reading in sink.readings}  # noqa: E731
         await sink.until(
             lambda: sum(wire.head(r.data).type == wire.FRAME for r in sink.readings) > 3
         )
     assert shown() > {"trn-000", "trn-001"}
     assert "trn-004" not in shown()
-    assert sink.warnings == [f"{one.address}: its nodes have too many parts; some are not shown"]
+    assert sink.warnings == [f"{fake.address}: its nodes have too many parts; some are not shown"]
 
 
-async def test_fault_27_the_ill_do_not_hold_up_the_others() -> None:
-    """Twenty nodes of which ten are ill: the other ten are heard each tick."""
-    sink = Notebook()
+async def test_fault_27_failing_nodes_do_not_delay_the_others() -> None:
+    """Twenty nodes of which ten fail: the other ten report each tick."""
+    sink = RecordingSink()
     half = chunked(STREAM, framed(bytes(50_000))[:9000])
     async with contextlib.AsyncExitStack() as stack:
-        ill = [
+        failing = [
             await stack.enter_async_context(answering(answer))
             for answer in (b"", half, b"noise\r\n\r\n", chunked("text/html", b"x")) * 2
         ]
-        ill += ["http://127.0.0.1:9", "http://127.0.0.1:7"]
-        one = await stack.enter_async_context(agent())
-        well = [f"w{place}={one.address}" for place in range(10)]
-        addresses = [*(f"i{place}={address}" for place, address in enumerate(ill)), *well]
+        failing += ["http://127.0.0.1:9", "http://127.0.0.1:7"]
+        fake = await stack.enter_async_context(agent())
+        healthy = [f"w{index}={fake.address}" for index in range(10)]
+        addresses = [*(f"i{index}={address}" for index, address in enumerate(failing)), *healthy]
         fleet = Fleet(connect=2)
         await stack.enter_async_context(running(watch(*addresses, fleet=fleet), sink))
         await sink.until(lambda: len(sink.readings) == 30)
         for tick in range(10):
-            one.tick()
+            fake.tick()
             await sink.until(partial(_frames_of, sink, tick + 2))
             await asyncio.sleep(0.06)
-        down = lambda: {one.node for one in sink.statuses if one.state is State.DOWN}  # noqa: E731
-        await sink.until(lambda: len(down()) >= len(ill))
-    assert down() == {f"i{place}" for place in range(10)}
-    assert {one.node for one in sink.readings} == {f"w{place}" for place in range(10)}
+        down = lambda: {status.node for status in sink.statuses if status.state is State.DOWN}  # noqa: E731
+        await sink.until(lambda: len(down()) >= len(failing))
+    assert down() == {f"i{index}" for index in range(10)}
+    assert {reading.node for reading in sink.readings} == {f"w{index}" for index in range(10)}
 
 
 @pytest.mark.parametrize(
@@ -540,13 +544,13 @@ def test_what_an_aggregator_asks_for(columns: str, period: float, peers: int, qu
     settings = msgspec.convert(
         {"fleet": {"columns": columns}, "collect": {"period": period}}, Settings
     )
-    sink = Notebook()
+    sink = RecordingSink()
     sink.aggregator = True
     assert asked(settings, peers, sink) == query
 
 
 @pytest.mark.parametrize(("records", "query"), [(False, "?most=250"), (True, "")])
 def test_a_recording_has_all_nodes(records: bool, query: str) -> None:
-    sink = Notebook()
+    sink = RecordingSink()
     sink.records = records
     assert asked(Settings(), 4, sink) == query

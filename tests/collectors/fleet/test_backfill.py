@@ -9,12 +9,12 @@ import pytest
 from tests.agents import FakeAgent, agent, answering, chunked, until, writing
 from tests.builders import make_view
 from tests.collectors.fleet.test_agents import watch
-from tests.collectors.notebook import Notebook, running
+from tests.collectors.recording_sink import RecordingSink, running
 from trntop.exporters.web.history import HistoryBuffer
 from trntop.remote import backfill, wire
 
 
-class Recaller(Notebook):
+class Recaller(RecordingSink):
     """A sink of a session that has just started."""
 
     def __init__(self) -> None:
@@ -23,23 +23,23 @@ class Recaller(Notebook):
 
     def frames(self) -> list[float]:
         """Times of all frames by the agent's clock: of the past, then of the stream."""
-        readings = [*(one for each in self.backfills for one in each), *self.readings]
-        heads = [wire.head(one.data) for one in readings]
+        readings = [*(reading for each in self.backfills for reading in each), *self.readings]
+        heads = [wire.head(reading.data) for reading in readings]
         return [head.time for head in heads if head.type == wire.FRAME]
 
 
-async def ticked(one: FakeAgent, count: int) -> None:
+async def ticked(fake: FakeAgent, count: int) -> None:
     for _ in range(count):
-        one.tick()
+        fake.tick()
 
 
 async def test_the_past_and_the_stream_have_each_frame_once() -> None:
-    async with agent(make_view(1, time=5000.0)) as one:
-        await ticked(one, 50)
-        sink, collector = Recaller(), watch(one.address)
+    async with agent(make_view(1, time=5000.0)) as fake:
+        await ticked(fake, 50)
+        sink, collector = Recaller(), watch(fake.address)
         async with running(collector, sink):
             await collector.backfilled()
-            one.tick()
+            fake.tick()
             await sink.until(lambda: sink.frames()[-1] == 5051.0)
     frames = sink.frames()
     assert frames[-50:] == [float(time) for time in range(5002, 5052)]
@@ -47,9 +47,9 @@ async def test_the_past_and_the_stream_have_each_frame_once() -> None:
 
 
 async def test_times_are_those_of_the_local_clock() -> None:
-    async with agent(make_view(1, time=5000.0)) as one:
-        await ticked(one, 9)
-        sink, collector = Recaller(), watch(one.address)
+    async with agent(make_view(1, time=5000.0)) as fake:
+        await ticked(fake, 9)
+        sink, collector = Recaller(), watch(fake.address)
         async with running(collector, sink):
             await collector.backfilled()
             now = sink.now()
@@ -59,9 +59,9 @@ async def test_times_are_those_of_the_local_clock() -> None:
 
 
 async def test_a_session_that_runs_already_takes_none() -> None:
-    async with agent(make_view(1, time=5000.0)) as one:
-        await ticked(one, 9)
-        sink, collector = Notebook(), watch(one.address)
+    async with agent(make_view(1, time=5000.0)) as fake:
+        await ticked(fake, 9)
+        sink, collector = RecordingSink(), watch(fake.address)
         async with running(collector, sink):
             await collector.backfilled()
     assert sink.backfills == []
@@ -71,17 +71,17 @@ async def test_a_session_that_runs_already_takes_none() -> None:
 async def test_fault_23_an_agent_without_a_usable_past_streams(
     broken: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bad: dict[str, Callable[[FakeAgent], None]] = {
-        "missing": lambda one: one.app.routes.remove(
-            next(route for route in one.app.routes if getattr(route, "path", "") == "/v1/history")
+    break_: dict[str, Callable[[FakeAgent], None]] = {
+        "missing": lambda fake: fake.app.routes.remove(
+            next(route for route in fake.app.routes if getattr(route, "path", "") == "/v1/history")
         ),
         "garbage": lambda _: monkeypatch.setattr(backfill, "pack", lambda *_: b"garbage"),
-        "clock": lambda one: setattr(one.history, "_appended", -math.inf),
+        "clock": lambda fake: setattr(fake.history, "_appended", -math.inf),
     }
-    async with agent(make_view(1, time=5000.0)) as one:
-        await ticked(one, 5)
-        bad[broken](one)
-        sink, collector = Recaller(), watch(one.address)
+    async with agent(make_view(1, time=5000.0)) as fake:
+        await ticked(fake, 5)
+        break_[broken](fake)
+        sink, collector = Recaller(), watch(fake.address)
         async with running(collector, sink):
             await collector.backfilled()
             await sink.until(lambda: 5005.0 in sink.frames())
@@ -91,18 +91,18 @@ async def test_fault_23_an_agent_without_a_usable_past_streams(
 async def test_a_past_that_never_ends_does_not_stop_the_stream(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked, never = asyncio.Event(), asyncio.Event()
+    requested, never = asyncio.Event(), asyncio.Event()
 
     async def hung(_self: HistoryBuffer, _request: object) -> None:
-        asked.set()
+        requested.set()
         await never.wait()
 
     monkeypatch.setattr(HistoryBuffer, "_history", hung)
-    async with agent(make_view(1, time=5000.0)) as one:
-        sink, collector = Recaller(), watch(one.address)
+    async with agent(make_view(1, time=5000.0)) as fake:
+        sink, collector = Recaller(), watch(fake.address)
         async with running(collector, sink):
-            await asked.wait()
-            one.tick()
+            await requested.wait()
+            fake.tick()
             await sink.until(lambda: 5001.0 in sink.frames())
         never.set()
 
@@ -120,9 +120,9 @@ async def test_with_many_agents_the_past_is_shorter(monkeypatch: pytest.MonkeyPa
     from trntop.collectors.fleet import backfill as client
 
     monkeypatch.setattr(client, "MAX_FRAMES", 20)
-    async with agent(make_view(2, time=5000.0)) as one:
-        await ticked(one, 300)
-        sink, collector = Recaller(), watch(one.address)
+    async with agent(make_view(2, time=5000.0)) as fake:
+        await ticked(fake, 300)
+        sink, collector = Recaller(), watch(fake.address)
         async with running(collector, sink):
             await collector.backfilled()
             await until(lambda: len(sink.backfills) == 2)

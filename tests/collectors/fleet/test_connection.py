@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.agents import agent
-from tests.collectors.notebook import Notebook, running
+from tests.collectors.recording_sink import RecordingSink, running
 from trntop.collectors.fleet import connection
 from trntop.collectors.fleet.target import Target
 from trntop.collectors.fleet.watch import Listed, Watch
@@ -32,10 +32,10 @@ def silence(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
 
 
 async def test_a_node_is_read_while_many_names_do_not_resolve(silence: threading.Event) -> None:
-    sink = Notebook()
-    async with agent() as one:
+    sink = RecordingSink()
+    async with agent() as fake:
         targets = [Target(f"b{n}", f"http://bad-{n}:1") for n in range(60)]
-        targets.append(Target("a", f"http://good:{one.port}"))
+        targets.append(Target("a", f"http://good:{fake.port}"))
         settings = Settings(fleet=Fleet(connect=5.0))
         async with running(Watch(Listed("list", targets), settings), sink):
             await sink.until(lambda: sink.readings)

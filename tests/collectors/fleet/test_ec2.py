@@ -55,11 +55,11 @@ async def test_instances_by_tag_join_and_leave() -> None:
     (first,) = launch(1, {"Name": "trn-1", "run": "7"})
     launch(1, {"Name": "other", "run": "8"})
     nodes = Ec2("tag/run=7", FLEET)
-    (one,) = await nodes.find()
-    assert one.name == "trn-1"
+    (target,) = await nodes.find()
+    assert target.name == "trn-1"
     private = client_of("ec2").describe_instances(InstanceIds=[first])
     address = private["Reservations"][0]["Instances"][0]["PrivateIpAddress"]
-    assert one.address == f"http://{address}:10042"
+    assert target.address == f"http://{address}:10042"
     (second,) = launch(1, {"Name": "trn-2", "run": "7"})
     assert by_id(await nodes.find()).keys() == {first, second}
     client_of("ec2").terminate_instances(InstanceIds=[first])
@@ -76,8 +76,8 @@ async def test_all_filters_must_hold_and_may_have_wildcards() -> None:
 
 async def test_facts_of_an_instance() -> None:
     (instance,) = launch(1, {"Name": "trn-1"})
-    (one,) = await Ec2("type=trn2.48xlarge", FLEET).find()
-    facts = dict(one.facts)
+    (target,) = await Ec2("type=trn2.48xlarge", FLEET).find()
+    facts = dict(target.facts)
     assert facts.pop("subnet_id").startswith("subnet-")
     assert facts == {
         "instance_id": instance,
@@ -102,30 +102,30 @@ async def test_checks_that_fail_and_events_that_come(monkeypatch: pytest.MonkeyP
         return {
             "InstanceStatuses": [
                 {
-                    "InstanceId": one,
+                    "InstanceId": instance,
                     "SystemStatus": {"Status": "impaired"},
                     "InstanceStatus": {"Status": "ok"},
                     "Events": events,
                 }
-                for one in ids
+                for instance in ids
             ]
         }
 
     answer(monkeypatch, "describe_instance_status", "InstanceIds", statuses)
-    (one,) = await Ec2("type=trn2.48xlarge", FLEET).find()
-    assert one.facts["status_checks"] == "system impaired"
-    assert one.facts["scheduled_event"] == "instance-stop from 2026-12-01T11:30:00Z"
+    (target,) = await Ec2("type=trn2.48xlarge", FLEET).find()
+    assert target.facts["status_checks"] == "system impaired"
+    assert target.facts["scheduled_event"] == "instance-stop from 2026-12-01T11:30:00Z"
 
 
-async def test_a_stopped_instance_stays_and_says_so() -> None:
+async def test_a_stopped_instance_stays_and_is_marked() -> None:
     (instance,) = launch(1, {"Name": "trn-1"})
     nodes = Ec2("tag/Name=trn-1", FLEET)
     await nodes.find()
     client_of("ec2").stop_instances(InstanceIds=[instance])
-    (one,) = await nodes.find()
-    assert one.facts["instance_state"] == "stopped"
-    assert "Client.UserInitiatedShutdown" in one.facts["state_reason"]
-    assert "status_checks" not in one.facts
+    (target,) = await nodes.find()
+    assert target.facts["instance_state"] == "stopped"
+    assert "Client.UserInitiatedShutdown" in target.facts["state_reason"]
+    assert "status_checks" not in target.facts
 
 
 async def test_names_that_are_not_one_nodes_give_way_to_hosts() -> None:
@@ -150,8 +150,8 @@ async def test_a_name_once_given_stays() -> None:
 @pytest.mark.parametrize("tag", ["a b", "\u202eevil", "../etc", "", "-rf", "169.254.169.254"])
 async def test_a_tag_that_is_no_name_is_not_taken(tag: str) -> None:
     launch(1, {"Name": tag, "run": "7"})
-    (one,) = await Ec2("tag/run=7", FLEET).find()
-    assert one.name.startswith("ip-")
+    (target,) = await Ec2("tag/run=7", FLEET).find()
+    assert target.name.startswith("ip-")
 
 
 async def test_without_permission_the_status_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,13 +164,13 @@ async def test_without_permission_the_status_is_unknown(monkeypatch: pytest.Monk
 
     answer(monkeypatch, "describe_instance_status", "InstanceIds", deny)
     nodes = Ec2("tag/Name=trn-1", FLEET)
-    (one,) = await nodes.find()
-    assert one.facts["instance_state"] == "running"
-    assert "status_checks" not in one.facts
+    (target,) = await nodes.find()
+    assert target.facts["instance_state"] == "running"
+    assert "status_checks" not in target.facts
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("code", "message"),
     [
         ("UnauthorizedOperation", "ec2:DescribeInstances is not allowed for these credentials"),
         ("ExpiredToken", "the AWS credentials have expired"),
@@ -178,7 +178,7 @@ async def test_without_permission_the_status_is_unknown(monkeypatch: pytest.Monk
         ("InternalError", "ec2:DescribeInstances: InternalError"),
     ],
 )
-async def test_refusals_in_words(code: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_refusals_in_words(code: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: list[str]) -> dict[str, Any]:
         from moto.ec2.exceptions import EC2ClientError
 
@@ -186,7 +186,7 @@ async def test_refusals_in_words(code: str, said: str, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(aws, "TRIES", 1)
     answer(monkeypatch, "describe_instances", "InstanceIds", refuse)
-    with pytest.raises(FindError, match=said) as caught:
+    with pytest.raises(FindError, match=message) as caught:
         await Ec2("tag/Name=trn-1", FLEET).find()
     assert "123456789012" not in str(caught.value)
 

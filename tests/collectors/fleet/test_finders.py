@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.collectors.notebook import Notebook, running
+from tests.collectors.recording_sink import RecordingSink, running
 from tests.exporter_server import giving, response, server
 from trntop.catalog import EFA_EXPORTER, FLEET, NEURON_EXPORTER, Entity
 from trntop.collectors.fleet import collectors_of, pages
@@ -42,8 +42,8 @@ def test_each_kind_of_list_has_its_finder(tmp_path: Path) -> None:
         finder(parse(text), SETTINGS)
         for text in (f"@{tmp_path}/nodes", "dns:agents", "slurm:7", "ec2:tag/run=7")
     ]
-    assert [type(one) for one in found] == [NodesFile, Dns, Slurm, Ec2]
-    assert [one.period for one in found] == [5] * 4
+    assert [type(finder) for finder in found] == [NodesFile, Dns, Slurm, Ec2]
+    assert [finder.period for finder in found] == [5] * 4
     assert found[2].text == "slurm:7"
 
 
@@ -62,18 +62,18 @@ async def exporters(*bodies: bytes) -> AsyncIterator[list[int]]:
 
 async def test_nodes_of_a_file_join_and_leave(tmp_path: Path) -> None:
     path = tmp_path / "nodes"
-    sink = Notebook()
+    sink = RecordingSink()
     async with exporters(NEURON, EFA) as (first, second):
-        one, two = (f"http://127.0.0.1:{port}/metrics" for port in (first, second))
-        path.write_text(f"{one}\n")
+        first_url, second_url = (f"http://127.0.0.1:{port}/metrics" for port in (first, second))
+        path.write_text(f"{first_url}\n")
         nodes = NodesFile(path, SETTINGS.fleet)
         nodes.period = 0.05
         async with running(Watch(nodes, SETTINGS), sink):
             await sink.until(lambda: sink.readings)
             assert {(r.node, r.source) for r in sink.readings} == {("127.0.0.1", NEURON_EXPORTER)}
-            path.write_text(f"{two}\n")
+            path.write_text(f"{second_url}\n")
             await sink.until(lambda: any(r.source == EFA_EXPORTER for r in sink.readings))
-            assert "127.0.0.1" in sink.forgotten
+            assert "127.0.0.1" in sink.removed
             path.write_text("http://a:b@c\n")
             await sink.until(lambda: sink.warnings)
     assert "line 1: http://…@c" in sink.warnings[0]
@@ -98,8 +98,8 @@ class Instances:
         return self.targets
 
 
-async def test_a_list_that_fails_from_the_start_is_seen() -> None:
-    sink = Notebook()
+async def test_a_list_that_fails_from_the_start_is_reported() -> None:
+    sink = RecordingSink()
     async with running(Watch(Instances(), SETTINGS), sink):
         await sink.until(lambda: sink.statuses)
     status = sink.statuses[0]
@@ -107,8 +107,8 @@ async def test_a_list_that_fails_from_the_start_is_seen() -> None:
     assert (status.state, status.reason) == (State.DOWN, "no AWS credentials found")
 
 
-async def test_what_ec2_says_of_a_stopped_node_is_its_reason() -> None:
-    sink, instances = Notebook(), Instances()
+async def test_the_ec2_state_of_a_stopped_node_is_its_reason() -> None:
+    sink, instances = RecordingSink(), Instances()
     facts = {"instance_state": "stopped", "state_reason": "Client.UserInitiatedShutdown: x",
              "instance_id": "i-1"}  # fmt: skip
     instances.targets = [Target("trn-1", "http://127.0.0.1:9", facts)]
@@ -126,9 +126,9 @@ async def test_what_ec2_says_of_a_stopped_node_is_its_reason() -> None:
 
 
 @pytest.mark.parametrize("path", ["/metrics", ""])
-async def test_a_node_with_pages_only_looks_like_any_other(path: str) -> None:
+async def test_a_node_with_pages_only_is_shown_like_any_other(path: str) -> None:
     """Whether the page is named, or found where no agent answers."""
-    sink = Notebook()
+    sink = RecordingSink()
     stream = [] if path else [response(b"", "404 Not Found")]
     async with server(giving(*stream, response(NEURON + EFA))) as port:
         (collector,) = collectors_of(parse(f"http://127.0.0.1:{port}{path}"), SETTINGS)
@@ -148,8 +148,8 @@ async def test_a_node_with_pages_only_looks_like_any_other(path: str) -> None:
 
 
 async def test_that_a_list_names_a_node_is_no_sign_of_life() -> None:
-    """EC2 says it runs, and its agent does not answer: it is down, and was never heard."""
-    sink, instances = Notebook(), Instances()
+    """EC2 reports it running, and its agent does not respond: it is down, and was never up."""
+    sink, instances = RecordingSink(), Instances()
     instances.targets = [Target("trn-1", "http://127.0.0.1:9", {"instance_state": "running"})]
     async with running(Watch(instances, SETTINGS), sink):
         await sink.until(lambda: sink.reasons(State.DOWN) and sink.readings)
@@ -159,7 +159,7 @@ async def test_that_a_list_names_a_node_is_no_sign_of_life() -> None:
     for reading in sink.readings:
         monitor.feed(reading)
     view = monitor.tick(sink.readings[-1].time + 0.1).cluster.nodes["trn-1"]
-    assert {one.name: one.state for one in view.frame.sources} == {
+    assert {source.name: source.state for source in view.frame.sources} == {
         "agent": State.DOWN, FLEET: State.FRESH,
     }  # fmt: skip
     assert view.state is State.DOWN

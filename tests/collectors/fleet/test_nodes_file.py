@@ -48,7 +48,7 @@ async def test_it_is_read_again_when_it_changes_only(tmp_path: Path) -> None:
     assert [target.name for target in await nodes.find()] == ["trn-3"]
 
 
-async def test_a_mistake_is_told_with_its_line_each_time(tmp_path: Path) -> None:
+async def test_an_error_is_reported_with_its_line_each_time(tmp_path: Path) -> None:
     nodes = nodes_of(tmp_path / "nodes", "trn-1\n\nhttp://a:hunter2@trn-2\n")
     for _ in range(2):
         with pytest.raises(

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.collectors.notebook import Notebook
+from tests.collectors.recording_sink import RecordingSink
 from tests.exporter_server import TEXT, Handler, giving, response, server
 from trntop.catalog import EFA_EXPORTER, NEURON_EXPORTER
 from trntop.collectors.fleet import connection, pages
@@ -31,7 +31,7 @@ async def test_a_page_as_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "message"),
     [
         (response(b"<html>", Content_Type="text/html"), "text/html"),
         (response(b"", "404 Not Found"), "HTTP 404"),
@@ -44,8 +44,8 @@ async def test_a_page_as_it_is() -> None:
         (b"HTTP/1.1 200 OK\r\n" + b"X-A: b\r\n" * 100_000 + b"\r\n", "not an HTTP response"),
     ],
 )
-async def test_what_is_no_page_is_refused(answer: bytes, said: str) -> None:
-    with pytest.raises(FindError, match=said) as caught:
+async def test_what_is_no_page_is_refused(answer: bytes, message: str) -> None:
+    with pytest.raises(FindError, match=message) as caught:
         await fetched(giving(answer))
     assert "169.254" not in str(caught.value)
 
@@ -80,7 +80,7 @@ async def test_fault_26_a_body_has_a_deadline_in_all(
     assert time.monotonic() - began < 3
 
 
-async def test_nobody_there() -> None:
+async def test_no_server() -> None:
     async with connection.session(Fleet()) as session:
         with pytest.raises(FindError, match="connection refused"):
             await fetch(session, "http://127.0.0.1:9/metrics")
@@ -105,16 +105,16 @@ def test_paths() -> None:
         (b'trntop_build_info{version="0.0.9"} 1\n' + NEURON, ()),
     ],
 )
-def test_whose_page_it_is(page: bytes, sources: tuple[str, ...]) -> None:
+def test_the_source_of_a_page(page: bytes, sources: tuple[str, ...]) -> None:
     assert kinds(page) == sources
 
 
 @contextlib.asynccontextmanager
 async def polled(
     handler: Handler, monkeypatch: pytest.MonkeyPatch, path: str = "/metrics"
-) -> AsyncIterator[tuple[Notebook, asyncio.Task[None]]]:
+) -> AsyncIterator[tuple[RecordingSink, asyncio.Task[None]]]:
     monkeypatch.setattr(pages, "PERIOD", 0.05)
-    sink = Notebook()
+    sink = RecordingSink()
     async with server(handler) as port, connection.session(Fleet()) as session:
         target = Target("trn-1", f"http://127.0.0.1:{port}{path}")
         task = asyncio.create_task(poll(session, target, sink, lambda *_: ""))
@@ -128,7 +128,7 @@ async def polled(
 async def test_a_page_is_handed_over_as_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
     async with polled(giving(response(NEURON + EFA)), monkeypatch, path="") as (sink, _):
         await sink.until(lambda: len(sink.readings) >= 4)
-    assert [(one.node, one.source) for one in sink.readings[:2]] == [
+    assert [(reading.node, reading.source) for reading in sink.readings[:2]] == [
         ("trn-1", NEURON_EXPORTER), ("trn-1", EFA_EXPORTER),
     ]  # fmt: skip
     for reading in sink.readings:
@@ -136,7 +136,7 @@ async def test_a_page_is_handed_over_as_it_came(monkeypatch: pytest.MonkeyPatch)
         DECODERS[reading.source](reading.data)
 
 
-async def test_a_page_that_fails_says_so_and_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failing_page_is_reported_and_recovers(monkeypatch: pytest.MonkeyPatch) -> None:
     good, bad = response(NEURON), response(b"", "503 Busy")
     async with polled(giving(good, bad, good), monkeypatch) as (sink, _):
         await sink.until(lambda: len(sink.readings) >= 2)
@@ -153,7 +153,7 @@ async def test_a_page_that_is_gone_is_given_up(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize(
-    ("page", "path", "said"),
+    ("page", "path", "message"),
     [
         (b"go_goroutines 8\n", "/metrics", "not from neuron-monitor-prometheus.py"),
         (b"trntop_build_info 1\n", "/metrics", "omit /metrics"),
@@ -161,15 +161,15 @@ async def test_a_page_that_is_gone_is_given_up(monkeypatch: pytest.MonkeyPatch) 
     ],
 )
 async def test_a_stranger_is_refused(
-    page: bytes, path: str, said: str, monkeypatch: pytest.MonkeyPatch
+    page: bytes, path: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with polled(giving(response(page)), monkeypatch, path) as (sink, task):
-        with pytest.raises(FindError, match=said):
+        with pytest.raises(FindError, match=message):
             await asyncio.wait_for(task, 5)
     assert not sink.readings
 
 
 async def test_polls_are_spread_over_the_period() -> None:
-    """Nodes do not look all in one moment: each begins at its own place in the period."""
+    """Nodes do not poll all at one time: each has its own offset in the period."""
     places = {zlib.crc32(f"http://trn-{n}:8000/metrics".encode()) * 10 // 2**32 for n in range(100)}
     assert places == set(range(10))

@@ -38,7 +38,7 @@ async def test_the_nodes_of_a_job() -> None:
     }
 
 
-async def test_over_ssh_where_the_settings_say_so() -> None:
+async def test_over_ssh_if_configured() -> None:
     found = await Slurm("4711", Fleet(via="ssh")).find()
     assert found[0].address == "ssh://trn-001"
 
@@ -60,7 +60,7 @@ async def test_an_array_is_all_its_tasks(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize(
-    ("mode", "said"),
+    ("mode", "message"),
     [
         ("pending", r"slurm:7: no nodes, its state is PENDING \(Resources\)"),
         ("forgotten", "exited with code 1: slurm_load_jobs error: Invalid job id"),
@@ -68,9 +68,11 @@ async def test_an_array_is_all_its_tasks(monkeypatch: pytest.MonkeyPatch) -> Non
         ("huge", "more than 4 MiB"),
     ],
 )
-async def test_why_there_is_no_list(mode: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_why_there_is_no_list(
+    mode: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("FAKE_SCONTROL", mode)
-    with pytest.raises(FindError, match=said) as caught:
+    with pytest.raises(FindError, match=message) as caught:
         await Slurm("7", FLEET, deadline=20).find()
     assert "\x1b" not in str(caught.value)
 

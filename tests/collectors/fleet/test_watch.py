@@ -1,4 +1,4 @@
-"""Lists that change: who joins is watched, who leaves is not, and a list that fails stands."""
+"""Lists that change: new nodes are watched, removed ones are not, and a failing list is kept."""
 
 import asyncio
 import contextlib
@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from tests.agents import agent, until
-from tests.collectors.notebook import Notebook, running
+from tests.collectors.recording_sink import RecordingSink, running
 from tests.exporter_server import giving, response, server
 from trntop.catalog import AGENT, EFA_EXPORTER, FLEET, NEURON_EXPORTER, SSH
 from trntop.collectors.fleet import watch as watch_module
@@ -37,66 +37,70 @@ class Changing:
         self.period: float | None = 0.03
         self.targets = list(targets)
         self.error = ""
-        self.looks = 0
+        self.polls = 0
 
     def close(self) -> None:
         pass
 
     async def find(self) -> list[Target]:
-        self.looks += 1
+        self.polls += 1
         if self.error:
             raise FindError(self.error)
         return list(self.targets)
 
 
-def frames(sink: Notebook, node: str) -> int:
-    return sum(one.node == node and one.source == AGENT for one in sink.readings)
+def frames(sink: RecordingSink, node: str) -> int:
+    return sum(reading.node == node and reading.source == AGENT for reading in sink.readings)
 
 
 def facts(readings: list[Reading]) -> list[dict[str, str]]:
-    return [msgspec.json.decode(one.data)["facts"] for one in readings if one.source == FLEET]
+    return [
+        msgspec.json.decode(reading.data)["facts"]
+        for reading in readings
+        if reading.source == FLEET
+    ]
 
 
 async def test_nodes_join_and_leave() -> None:
-    sink = Notebook()
-    async with agent() as one:
-        a, b = Target("a", one.address), Target("b", one.address)
+    sink = RecordingSink()
+    async with agent() as fake:
+        a, b = Target("a", fake.address), Target("b", fake.address)
         finder = Changing(a)
         async with running(Watch(finder, SETTINGS), sink):
             await sink.until(lambda: frames(sink, "a") == 3)
             finder.targets = [a, b]
             await sink.until(lambda: frames(sink, "b") == 3)
             finder.targets = [b]
-            await sink.until(lambda: sink.forgotten == ["a"])
+            await sink.until(lambda: sink.removed == ["a"])
             before = frames(sink, "a")
-            one.tick()
+            fake.tick()
             await sink.until(lambda: frames(sink, "b") == 4)
             assert frames(sink, "a") == before == 3
             # Another address under the same name is another node.
-            finder.targets = [Target("b", f"{one.address}/")]
-            await sink.until(lambda: sink.forgotten == ["a", "b"])
+            finder.targets = [Target("b", f"{fake.address}/")]
+            await sink.until(lambda: sink.removed == ["a", "b"])
 
 
-async def test_a_list_that_fails_stands() -> None:
-    sink = Notebook()
-    async with agent() as one:
-        finder = Changing(Target("a", one.address))
+async def test_a_failing_list_keeps_its_targets() -> None:
+    sink = RecordingSink()
+    async with agent() as fake:
+        finder = Changing(Target("a", fake.address))
         async with running(Watch(finder, SETTINGS), sink):
             await sink.until(lambda: frames(sink, "a") == 3)
             finder.error = "no response"
-            looks = finder.looks
+            polls = finder.polls
             await sink.until(lambda: sink.warnings)
-            while finder.looks < looks + 5:  # noqa: ASYNC110
+            while finder.polls < polls + 5:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
-            one.tick()
+            fake.tick()
             await sink.until(lambda: frames(sink, "a") == 4)
         assert sink.warnings == ["no response; the previous nodes stay"]
-        assert sink.forgotten == []
+        assert sink.removed == []
 
 
-async def test_a_list_that_was_never_there_says_why() -> None:
-    sink = Notebook()
-    async with agent() as one:
+async def test_a_list_that_never_existed_reports_the_reason() -> None:
+    sink = RecordingSink()
+    async with agent() as fake:
         finder = Changing()
         finder.error = "no response"
         async with running(Watch(finder, SETTINGS), sink):
@@ -106,41 +110,41 @@ async def test_a_list_that_was_never_there_says_why() -> None:
             assert status.reason == "no response"
             finder.error = ""
             await sink.until(lambda: sink.statuses[-1].reason == "list: no nodes")
-            finder.targets = [Target("a", one.address)]
+            finder.targets = [Target("a", fake.address)]
             await sink.until(lambda: frames(sink, "a") == 3)
-            assert sink.forgotten == ["list"]
+            assert sink.removed == ["list"]
 
 
-async def test_what_the_list_tells_of_a_node() -> None:
-    sink = Notebook()
-    async with agent() as one:
-        finder = Changing(Target("a", one.address, {"zone": "x", "event": "reboot"}))
+async def test_facts_of_the_list_about_a_node() -> None:
+    sink = RecordingSink()
+    async with agent() as fake:
+        finder = Changing(Target("a", fake.address, {"zone": "x", "event": "reboot"}))
         async with running(Watch(finder, SETTINGS), sink):
             await sink.until(lambda: facts(sink.readings))
-            finder.targets = [Target("a", one.address, {"zone": "y"})]
+            finder.targets = [Target("a", fake.address, {"zone": "y"})]
             await sink.until(lambda: facts(sink.readings)[-1]["zone"] == "y")
-        told = facts(sink.readings)
-        assert told[0] == {"zone": "x", "event": "reboot"}
-        assert {"zone": "y", "event": ""} in told
+        reported = facts(sink.readings)
+        assert reported[0] == {"zone": "x", "event": "reboot"}
+        assert {"zone": "y", "event": ""} in reported
 
 
-async def test_what_the_list_tells_is_of_its_own_machine() -> None:
-    sink = Notebook()
+async def test_facts_of_the_list_belong_to_its_own_machine() -> None:
+    sink = RecordingSink()
     sink.register("a", "http://other")
-    async with agent() as one, agent(aggregator=True) as other:
+    async with agent() as fake, agent(aggregator=True) as other:
         listed = [
-            Target("a", one.address, {"zone": "x"}),
+            Target("a", fake.address, {"zone": "x"}),
             Target("relay", other.address, {"zone": "y"}),
-            Target("b", one.address, {"zone": "z"}),
+            Target("b", fake.address, {"zone": "z"}),
         ]
         finder = Changing(*listed)
         async with running(Watch(finder, SETTINGS), sink):
             await sink.until(lambda: frames(sink, "b") == frames(sink, "trn-000") == 3)
-            before, looks = len(sink.readings), finder.looks
-            await sink.until(lambda: len(sink.readings) > before and finder.looks > looks + 2)
-        told = {(one.node, one.data) for one in sink.readings[before:]}
-        assert {node for node, _ in told} == {"b"}
-        assert not any(one.node == "a" for one in sink.readings)
+            before, polls = len(sink.readings), finder.polls
+            await sink.until(lambda: len(sink.readings) > before and finder.polls > polls + 2)
+        reported = {(reading.node, reading.data) for reading in sink.readings[before:]}
+        assert {node for node, _ in reported} == {"b"}
+        assert not any(reading.node == "a" for reading in sink.readings)
 
 
 PAGES = {
@@ -157,52 +161,52 @@ async def page(kind: str) -> AsyncIterator[str]:
 
 
 async def test_pages_of_one_host_go_together_and_no_others() -> None:
-    sink = Notebook()
+    sink = RecordingSink()
     async with (
         page("neuron") as first,
         page("efa") as second,
         page("efa") as third,
-        page("neuron") as far,
-        agent() as one,
+        page("neuron") as owner,
+        agent() as fake,
         contextlib.AsyncExitStack() as stack,
     ):
-        far = far.replace("127.0.0.1", "localhost")
-        for address in (first, second, one.address):
+        owner = owner.replace("127.0.0.1", "localhost")
+        for address in (first, second, fake.address):
             watch = Watch(Listed("list", [Target("n", address)]), SETTINGS)
             await stack.enter_async_context(running(watch, sink))
             expected = {first: NEURON_EXPORTER, second: EFA_EXPORTER}.get(address, AGENT)
             await sink.until(lambda what=expected: any(r.source == what for r in sink.readings))
-        for address in (third, far):
+        for address in (third, owner):
             watch = Watch(Listed("list", [Target("n", address)]), SETTINGS)
             await stack.enter_async_context(running(watch, sink))
             await sink.until(lambda at=address: any(s.node == at for s in sink.statuses))
-        assert {one.node for one in sink.readings} == {"n"}
-    reasons = {one.node: one.reason for one in sink.statuses if one.state is State.DOWN}
+        assert {reading.node for reading in sink.readings} == {"n"}
+    reasons = {status.node: status.reason for status in sink.statuses if status.state is State.DOWN}
     assert reasons == {
         third: f"n belongs to {second}",
-        far: f"n belongs to {first}",
+        owner: f"n belongs to {first}",
     }
 
 
-async def test_who_leaves_a_shared_node_takes_along_what_it_brought() -> None:
+async def test_leaving_a_shared_node_removes_its_own_data() -> None:
     monitor = Monitor(Settings())
     sink = _Sink(monitor, SteadyClock(), None, lambda _: None, lambda _: None)
     sources = lambda: {  # noqa: E731
-        name: {one.name for one in node.frame.sources}
+        name: {source.name for source in node.frame.sources}
         for name, node in monitor.cluster(sink.now()).nodes.items()
     }
-    async with agent() as one, page("neuron") as other:
-        finder = Changing(Target("n", one.address), Target("m", one.address))
-        beside = Watch(Listed("list", [Target("n", other)]), SETTINGS)
-        tasks = [asyncio.create_task(each.run(sink)) for each in (Watch(finder, SETTINGS), beside)]
+    async with agent() as fake, page("neuron") as other:
+        finder = Changing(Target("n", fake.address), Target("m", fake.address))
+        second = Watch(Listed("list", [Target("n", other)]), SETTINGS)
+        tasks = [asyncio.create_task(each.run(sink)) for each in (Watch(finder, SETTINGS), second)]
         try:
             await until(lambda: sources().get("n", set()) >= {AGENT, NEURON_EXPORTER})
             await until(lambda: AGENT in sources().get("m", ()))
-            finder.targets = [Target("m", one.address)]
+            finder.targets = [Target("m", fake.address)]
             await until(lambda: AGENT not in sources()["n"])
             assert sources()["n"] == {NEURON_EXPORTER}
             assert AGENT in sources()["m"]
-            finder.targets.append(Target("n", one.address))
+            finder.targets.append(Target("n", fake.address))
             await until(lambda: AGENT in sources()["n"])
             # The page leaves, and the agent stays.
             sink.remove("n", other)
@@ -222,41 +226,43 @@ async def test_a_defect_takes_down_one_node(monkeypatch: pytest.MonkeyPatch) -> 
         await running_as(self)
 
     monkeypatch.setattr(Agent, "run", run)
-    sink = Notebook()
-    async with agent() as one:
-        targets = [Target(name, one.address) for name in "abc"]
+    sink = RecordingSink()
+    async with agent() as fake:
+        targets = [Target(name, fake.address) for name in "abc"]
         async with running(Watch(Listed("list", targets), SETTINGS), sink):
             await sink.until(lambda: frames(sink, "a") == frames(sink, "c") == 3)
     assert sink.reasons(State.DOWN) == ["internal error: ZeroDivisionError"]
 
 
-async def test_a_defect_is_told_as_the_source_that_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_defect_is_reported_under_its_source(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run(self: SshNode, sink: Sink) -> None:
         raise ZeroDivisionError
 
     monkeypatch.setattr(SshNode, "run", run)
-    sink = Notebook()
+    sink = RecordingSink()
     listed = Listed("list", [Target("a", "ssh://a.invalid")])
     async with running(Watch(listed, SETTINGS), sink):
         await sink.until(lambda: sink.statuses)
-    assert [(one.node, one.source) for one in sink.statuses] == [("a", SSH)]
+    assert [(status.node, status.source) for status in sink.statuses] == [("a", SSH)]
 
 
 async def test_cancelled_it_leaves_nothing_behind() -> None:
-    sink = Notebook()
-    async with agent() as one:
+    sink = RecordingSink()
+    async with agent() as fake:
         before = asyncio.all_tasks()
-        async with running(Watch(Listed("list", [Target("a", one.address)]), SETTINGS), sink):
+        async with running(Watch(Listed("list", [Target("a", fake.address)]), SETTINGS), sink):
             await sink.until(lambda: frames(sink, "a") == 3)
-        await until(lambda: not one.streams.clients)
+        await until(lambda: not fake.streams.clients)
         names = {task.get_name() for task in asyncio.all_tasks() - before}
         assert "a" not in names
 
 
-async def test_very_many_are_told_of_a_better_way(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_very_many_get_the_advice_to_use_an_aggregator(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(watch_module, "MANY", 3)
     monkeypatch.setattr(descriptors, "reserve", lambda _: "")
-    sink = Notebook()
+    sink = RecordingSink()
     targets = [Target(f"n{n}", "http://127.0.0.1:9") for n in range(4)]
     async with running(Watch(Listed("list", targets), SETTINGS), sink):
         await sink.until(lambda: sink.warnings)
@@ -266,7 +272,7 @@ async def test_very_many_are_told_of_a_better_way(monkeypatch: pytest.MonkeyPatc
 async def test_what_is_not_watched_any_more_needs_no_open_files() -> None:
     before = descriptors._reserved
     finder = Changing(*(Target(f"n{n}", "http://127.0.0.1:9") for n in range(4)))
-    sink = Notebook()
+    sink = RecordingSink()
     async with running(Watch(finder, SETTINGS), sink):
         await until(lambda: descriptors._reserved == before + 4)
         del finder.targets[1:]

@@ -32,17 +32,17 @@ RESULT = ProbeResult(tool="fi_pingpong", peer="trn-002", seconds=2e-5)
 
 
 class Stub:
-    """What stands in for an agent: answers as it is told, and notes what it is asked."""
+    """Replaces an agent: responds as set, and records the requests."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.paths: list[str] = []
         self.answer: Response | None = None
         """Instead of the right one."""
         self.hang = False
         self.slow = 0.0
         """Seconds before an answer."""
         self.left = asyncio.Event()
-        """Set when somebody who was being answered has gone."""
+        """Set when a client leaves during its response."""
         paths = {
             "/v1/inspection": self._inspection,
             "/v1/probe/server": self._serve,
@@ -55,8 +55,8 @@ class Stub:
         )
 
     async def _given(self, request: Request, right: object) -> Response:
-        who = request.headers.get("authorization", "")
-        self.asked.append(f"{request.method} {request.url.path} {who}".strip())
+        token = request.headers.get("authorization", "")
+        self.paths.append(f"{request.method} {request.url.path} {token}".strip())
         if self.hang:
             while (await request.receive())["type"] != "http.disconnect":
                 pass
@@ -94,19 +94,19 @@ async def host_of(stub: Stub, fleet: Fleet | None = None) -> AsyncIterator[Agent
             await host.close()
 
 
-async def test_a_node_is_looked_at_and_probed(tmp_path: Path) -> None:
+async def test_a_node_is_inspected_and_probed(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("s3cret\n")
     stub = Stub()
     fleet = Fleet(token_file=str(token))
     async with host_of(stub, fleet) as host:
-        seen = await host.inspect()
-        assert seen.node == "ip-10-42-0-1"
+        inspection = await host.inspect()
+        assert inspection.node == "ip-10-42-0-1"
         served_side = await host.serve(SPEC)
         assert served_side == ProbeServer(id="a1", port=21001, address="127.0.0.1")
         assert await host.probe(SPEC, "trn-002", served_side) == [RESULT]
         assert await host.end(served_side) == "a1 has no error"
-    assert stub.asked == [
+    assert stub.paths == [
         f"{order} Bearer s3cret"
         for order in (
             "GET /v1/inspection",
@@ -121,7 +121,7 @@ async def test_what_still_runs_is_ended_at_the_end() -> None:
     stub = Stub()
     async with host_of(stub) as host:
         await host.serve(SPEC)
-    assert stub.asked[-1] == "DELETE /v1/probe/server/a1"
+    assert stub.paths[-1] == "DELETE /v1/probe/server/a1"
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ async def test_what_still_runs_is_ended_at_the_end() -> None:
         (PlainTextResponse("x" * (agent.MAX_BYTES + 1)), ProbeError, "is too long"),
     ],
 )
-async def test_an_answer_that_is_none_says_why(
+async def test_an_invalid_response_has_a_reason(
     answer: Response, kind: type[ProbeError], text: str
 ) -> None:
     stub = Stub()
@@ -202,10 +202,10 @@ async def test_a_server_side_that_is_given_up_while_it_starts_is_ended() -> None
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-    assert stub.asked == ["POST /v1/probe/server", "DELETE /v1/probe/server/a1"]
+    assert stub.paths == ["POST /v1/probe/server", "DELETE /v1/probe/server/a1"]
 
 
-async def test_nobody_there() -> None:
+async def test_no_server() -> None:
     host = AgentHost(Target("trn-001", "http://127.0.0.1:9"), SharedClient(Fleet()))
     with pytest.raises(UnreachableError, match="connection refused"):
         await host.inspect()

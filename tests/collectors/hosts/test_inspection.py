@@ -44,58 +44,58 @@ def fit(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_fit_node(fit: Path) -> None:
-    seen = inspected(fit)
-    assert seen.problems == []
-    assert seen.unhealthy == {}
-    assert seen.instance_type == "trn2.48xlarge"
-    assert seen.efa_devices is not None
-    assert len(seen.efa_devices) == seen.devices == 16
-    efa_device = seen.efa_devices[0]
+    found = inspected(fit)
+    assert found.problems == []
+    assert found.unhealthy == {}
+    assert found.instance_type == "trn2.48xlarge"
+    assert found.efa_devices is not None
+    assert len(found.efa_devices) == found.devices == 16
+    efa_device = found.efa_devices[0]
     assert (efa_device.rate_gbps, efa_device.driver, efa_device.p2p) == (200, "2.17.3g", "NEURON")
     assert efa_device.port["tx_bytes"] == 13000
     assert efa_device.device["no_completion_cmds"] == 0
-    assert seen.versions == {
+    assert found.versions == {
         "efa": "2.17.3g",
         "efa-installer": "1.43.3",
         "aws-ofi": "1.16.3",
         "neuron-driver": "2.30.2.0",
         "kernel": "6.1.0-simulated",
     }
-    assert seen.modules == dict.fromkeys(inspection.MODULES, True)
-    assert seen.memlock_bytes == float("inf")
-    assert (seen.huge_pages, seen.uverbs) == (5128, True)
+    assert found.modules == dict.fromkeys(inspection.MODULES, True)
+    assert found.memlock_bytes == float("inf")
+    assert (found.huge_pages, found.uverbs) == (5128, True)
 
 
 def test_an_empty_tree(tmp_path: Path) -> None:
-    seen = inspected(tmp_path)
-    assert seen.efa_devices == []
-    assert (seen.devices, seen.instance_type, seen.versions) == (None, "", {})
-    assert seen.modules == dict.fromkeys(inspection.MODULES, False)
-    assert (seen.memlock_bytes, seen.huge_pages, seen.uverbs) == (None, 0, False)
-    assert seen.problems == [
+    found = inspected(tmp_path)
+    assert found.efa_devices == []
+    assert (found.devices, found.instance_type, found.versions) == (None, "", {})
+    assert found.modules == dict.fromkeys(inspection.MODULES, False)
+    assert (found.memlock_bytes, found.huge_pages, found.uverbs) == (None, 0, False)
+    assert found.problems == [
         "the Neuron driver is not loaded",
         "memlock: no limits can be read in /proc",
     ]
 
 
-def test_a_folder_of_cards_that_cannot_be_listed(tmp_path: Path) -> None:
+def test_an_efa_folder_that_cannot_be_listed(tmp_path: Path) -> None:
     write(tmp_path / "sys/class/infiniband", "a file")
-    seen = inspected(tmp_path)
-    assert seen.efa_devices is None
-    assert seen.problems[0] == "/sys/class/infiniband cannot be listed: Not a directory"
+    found = inspected(tmp_path)
+    assert found.efa_devices is None
+    assert found.problems[0] == "/sys/class/infiniband cannot be listed: Not a directory"
 
 
-def test_a_card_whose_counters_cannot_be_read(tmp_path: Path) -> None:
-    first, second = efa_tree(tmp_path, cards=2)
+def test_an_efa_device_whose_counters_cannot_be_read(tmp_path: Path) -> None:
+    first, second = efa_tree(tmp_path, count=2)
     for path in (tmp_path / "sys/class/infiniband" / first).rglob("hw_counters/*"):
         fail(path)
     fail(tmp_path / "sys/class/infiniband" / second / "ports/1/hw_counters/tx_bytes")
-    seen = inspected(tmp_path)
-    assert seen.efa_devices is not None
-    assert [efa_device.name for efa_device in seen.efa_devices] == [first, second]
-    assert list(seen.unhealthy) == [f"efa:{first}"]
-    assert seen.unhealthy[f"efa:{first}"].startswith(f"no counter of {first} can be read")
-    assert any(problem.startswith(f"{second}: ports/1/") for problem in seen.problems)
+    found = inspected(tmp_path)
+    assert found.efa_devices is not None
+    assert [efa_device.name for efa_device in found.efa_devices] == [first, second]
+    assert list(found.unhealthy) == [f"efa:{first}"]
+    assert found.unhealthy[f"efa:{first}"].startswith(f"no counter of {first} can be read")
+    assert any(problem.startswith(f"{second}: ports/1/") for problem in found.problems)
 
 
 def test_devices_that_are_unwell(tmp_path: Path) -> None:
@@ -105,9 +105,9 @@ def test_devices_that_are_unwell(tmp_path: Path) -> None:
     write(hardware / "health_status/unhealthy_components", "nc0,dma\x1b")
     write(device_folder(tmp_path, 2) / "stats/hardware/health_status/unhealthy_components", "none")
     write(device_folder(tmp_path, 3) / "stats/hardware/mem_ecc_corrected", 7)
-    seen = inspected(tmp_path)
-    assert seen.devices == 4
-    assert seen.unhealthy == {
+    found = inspected(tmp_path)
+    assert found.devices == 4
+    assert found.unhealthy == {
         "device:1": "Neuron device 1: its health check names nc0, dma\ufffd; 1,234 uncorrected HBM"
         " errors since the driver was loaded"
     }
@@ -116,8 +116,8 @@ def test_devices_that_are_unwell(tmp_path: Path) -> None:
 def test_a_driver_without_devices(tmp_path: Path) -> None:
     neuron_tree(tmp_path, devices=1)
     remove_device(tmp_path, 0)
-    seen = inspected(tmp_path)
-    assert (seen.devices, seen.versions["neuron-driver"]) == (0, "2.30.2.0")
+    found = inspected(tmp_path)
+    assert (found.devices, found.versions["neuron-driver"]) == (0, "2.30.2.0")
 
 
 def test_the_limits_of_whoever_starts_jobs_count(tmp_path: Path) -> None:
@@ -163,44 +163,44 @@ async def test_this_machine(fit: Path, tmp_path: Path) -> None:
     program.chmod(0o755)
     write(tmp_path / "jobs/all", "4711")
     before = time.time()
-    seen = await host(fit, str(program), str(tmp_path / "jobs")).inspect()
-    assert (seen.node, seen.simulated) == ("trn-001", True)
-    assert before <= seen.time <= time.time()
-    assert seen.busy is not None
-    assert seen.busy[0] == "job 4711"
-    assert "python3 train.py (pid 4242)" in seen.busy
-    assert "hunter2" not in str(seen)
-    assert seen.problems == []
-    assert seen.efa_devices is not None
-    assert len(seen.efa_devices) == seen.devices == 16
-    assert seen.versions["efa"] == "2.17.3g"
-    assert seen.modules == dict.fromkeys(inspection.MODULES, True)
-    assert seen.tools is not None
-    assert ("fi_pingpong" in seen.tools) == ("libfabric" in seen.versions)
+    found = await host(fit, str(program), str(tmp_path / "jobs")).inspect()
+    assert (found.node, found.simulated) == ("trn-001", True)
+    assert before <= found.time <= time.time()
+    assert found.busy is not None
+    assert found.busy[0] == "job 4711"
+    assert "python3 train.py (pid 4242)" in found.busy
+    assert "hunter2" not in str(found)
+    assert found.problems == []
+    assert found.efa_devices is not None
+    assert len(found.efa_devices) == found.devices == 16
+    assert found.versions["efa"] == "2.17.3g"
+    assert found.modules == dict.fromkeys(inspection.MODULES, True)
+    assert found.tools is not None
+    assert ("fi_pingpong" in found.tools) == ("libfabric" in found.versions)
 
 
 async def test_programs_that_are_not_installed(tmp_path: Path) -> None:
     write(tmp_path / "proc/self/limits", "Max locked memory  unlimited  unlimited  bytes")
     neuron_tree(tmp_path, devices=1)
-    seen = await host(tmp_path).inspect()
-    assert seen.busy is None
-    assert seen.problems == [
+    found = await host(tmp_path).inspect()
+    assert found.busy is None
+    assert found.problems == [
         "processes on the Neuron devices: neuron-ls is missing or prints nothing"
     ]
-    assert seen.devices == 1
+    assert found.devices == 1
 
 
 async def test_a_read_that_hangs_costs_only_its_part(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    (efa_device,) = efa_tree(tmp_path, cards=1)
+    (efa_device,) = efa_tree(tmp_path, count=1)
     os.mkfifo(tmp_path / "sys/class/infiniband" / efa_device / "ports/1/hw_counters/hangs")
     write(tmp_path / "proc/sys/kernel/osrelease", "6.1.0")
     monkeypatch.setattr(inspection, "SECONDS", 5.0)
-    seen = await host(tmp_path).inspect()
-    assert seen.efa_devices is None
-    assert seen.problems[-1] == "efa, devices: no response within 5 s, a read hangs"
-    assert seen.versions["kernel"] == "6.1.0"
+    found = await host(tmp_path).inspect()
+    assert found.efa_devices is None
+    assert found.problems[-1] == "efa, devices: no response within 5 s, a read hangs"
+    assert found.versions["kernel"] == "6.1.0"
 
 
 async def test_no_shell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

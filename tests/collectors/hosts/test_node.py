@@ -63,7 +63,7 @@ def over_ssh(ssh: str, root: Path = Path("/")) -> list[Host]:
 
 
 def running(what: str) -> dict[int, str]:
-    """Process id → command line of those on this machine in which something stands."""
+    """Process id → command line of those on this machine that contain a text."""
     listed = subprocess.run(["ps", "-wweo", "pid,args"], capture_output=True, text=True, check=True)
     lines = (line.strip().partition(" ") for line in listed.stdout.splitlines()[1:])
     return {int(pid): words for pid, _, words in lines if what in words}
@@ -71,36 +71,39 @@ def running(what: str) -> dict[int, str]:
 
 @needs_sshd
 async def test_an_inspection_over_ssh(server: Sshd, machine: Path) -> None:
-    seen = await over_ssh(server.ssh(), machine)[0].inspect()
-    assert seen.node == "trn-001"
-    assert abs(seen.time - time.time()) < 5
-    assert seen.instance_type == "trn1.32xlarge"
-    assert seen.efa_devices is not None
-    assert [efa_device.name for efa_device in seen.efa_devices][:2] == ["rdmap16s27", "rdmap16s28"]
-    assert len(seen.efa_devices) == 4
-    assert seen.efa_devices[0].rate_gbps == 100
-    assert seen.efa_devices[0].p2p == "NEURON"
-    assert seen.efa_devices[0].port["tx_bytes"] == 1000
-    assert seen.efa_devices[0].device["completed_cmds"] == 100
-    assert seen.devices == 2
-    assert list(seen.unhealthy) == ["device:1"]
-    assert seen.versions["efa"] == "2.17.3g"
-    assert seen.versions["efa-installer"] == "1.43.3"
-    assert seen.versions["kernel"] == "6.1.0-42-aws"
-    assert seen.modules == {"efa": True, "ib_uverbs": True, "ib_core": False, "neuron": True}
-    assert seen.memlock_bytes == 8388608
-    assert seen.huge_pages == 5128
-    assert seen.uverbs is True
-    assert seen.busy == ["job 4711"]
-    assert ("fi_pingpong" in seen.tools) == (shutil.which("fi_pingpong") is not None)
-    assert not seen.simulated
+    inspection = await over_ssh(server.ssh(), machine)[0].inspect()
+    assert inspection.node == "trn-001"
+    assert abs(inspection.time - time.time()) < 5
+    assert inspection.instance_type == "trn1.32xlarge"
+    assert inspection.efa_devices is not None
+    assert [efa_device.name for efa_device in inspection.efa_devices][:2] == [
+        "rdmap16s27",
+        "rdmap16s28",
+    ]
+    assert len(inspection.efa_devices) == 4
+    assert inspection.efa_devices[0].rate_gbps == 100
+    assert inspection.efa_devices[0].p2p == "NEURON"
+    assert inspection.efa_devices[0].port["tx_bytes"] == 1000
+    assert inspection.efa_devices[0].device["completed_cmds"] == 100
+    assert inspection.devices == 2
+    assert list(inspection.unhealthy) == ["device:1"]
+    assert inspection.versions["efa"] == "2.17.3g"
+    assert inspection.versions["efa-installer"] == "1.43.3"
+    assert inspection.versions["kernel"] == "6.1.0-42-aws"
+    assert inspection.modules == {"efa": True, "ib_uverbs": True, "ib_core": False, "neuron": True}
+    assert inspection.memlock_bytes == 8388608
+    assert inspection.huge_pages == 5128
+    assert inspection.uverbs is True
+    assert inspection.busy == ["job 4711"]
+    assert ("fi_pingpong" in inspection.tools) == (shutil.which("fi_pingpong") is not None)
+    assert not inspection.simulated
 
 
 @needs_sshd
 async def test_a_node_that_has_nothing(server: Sshd, tmp_path: Path) -> None:
-    seen = await over_ssh(server.ssh(), tmp_path)[0].inspect()
-    assert (seen.efa_devices, seen.uverbs, seen.busy) == ([], False, None)
-    assert any("neuron-ls" in one for one in seen.problems)
+    inspection = await over_ssh(server.ssh(), tmp_path)[0].inspect()
+    assert (inspection.efa_devices, inspection.uverbs, inspection.busy) == ([], False, None)
+    assert any("neuron-ls" in problem for problem in inspection.problems)
 
 
 @needs_sshd
@@ -118,7 +121,7 @@ async def test_a_probe_over_ssh(server: Sshd) -> None:
 @needs_sshd
 @needs_pingpong
 async def test_a_tool_ends_with_its_connection(server: Sshd) -> None:
-    # The port tells this server side from those of other tests.
+    # The port distinguishes this server side from those of other tests.
     here, there = over_ssh(server.ssh())
     assert isinstance(there, SshHost)
     served = await there.serve(SPEC)
@@ -142,7 +145,7 @@ async def test_a_tool_ends_with_its_connection(server: Sshd) -> None:
         (["Port 9"], UnreachableError, "connection refused"),
     ],
 )
-async def test_a_node_that_cannot_be_reached_says_why(
+async def test_an_unreachable_node_has_a_reason(
     server: Sshd, options: list[str], kind: type[ProbeError], text: str
 ) -> None:
     host = over_ssh(server.ssh(*options))[0]

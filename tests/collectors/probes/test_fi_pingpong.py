@@ -74,7 +74,7 @@ def test_commands() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "code", "sentence", "guilty"),
+    ("message", "code", "sentence", "faulty"),
     [
         (
             "[error] util/pingpong.c:1119: cq_readerr: Unreachable remote - never received a",
@@ -99,11 +99,11 @@ def test_commands() -> None:
         ),
     ],
 )
-def test_failures_that_need_hardware(said: str, code: int, sentence: str, guilty: str) -> None:
-    failure = fi_pingpong.read(ProbeSpec(), Ended(code, "", said, 1.0), 100, "x")
+def test_failures_that_need_hardware(message: str, code: int, sentence: str, faulty: str) -> None:
+    failure = fi_pingpong.read(ProbeSpec(), Ended(code, "", message, 1.0), 100, "x")
     assert isinstance(failure, Failure)
     assert sentence in failure.text
-    assert failure.side == guilty
+    assert failure.side == faulty
 
 
 def test_a_table_without_its_row_is_no_measurement() -> None:
@@ -159,8 +159,8 @@ async def under_way(
 @needs_tool
 async def test_a_probe(node: Prober) -> None:
     results, complaint = await probe(node, SPEC)
-    assert [one.statistic for one in results] == ["mean", "min", "max"]
-    mean, least, most = (one.seconds or 0 for one in results)
+    assert [result.statistic for result in results] == ["mean", "min", "max"]
+    mean, least, most = (result.seconds or 0 for result in results)
     assert 0 < least <= mean <= most < 0.1
     first = results[0]
     assert (first.tool, first.peer, first.provider) == ("fi_pingpong", LOOPBACK, "tcp")
@@ -171,7 +171,7 @@ async def test_a_probe(node: Prober) -> None:
 
 
 @needs_tool
-async def test_nobody_listens(node: Prober) -> None:
+async def test_without_a_listener(node: Prober) -> None:
     (result,) = await node.probe(BRIEF, LOOPBACK, ProbeServer(id="x", port=21999))
     assert result.error == "no probe server listens on 127.0.0.1 port 21999"
     assert (result.faulty_side, result.seconds) == ("server", None)
@@ -219,7 +219,7 @@ async def test_connections_are_dropped_on_the_way(node: Prober, full: int) -> No
 
 
 @needs_tool
-async def test_a_listener_that_says_nothing(node: Prober) -> None:
+async def test_a_listener_that_sends_nothing(node: Prober) -> None:
     with listener() as silent:
         port = silent.getsockname()[1]
         (result,) = await node.probe(BRIEF, LOOPBACK, ProbeServer(id="x", port=port))
@@ -283,22 +283,20 @@ async def test_the_server_side_hangs(node: Prober, monkeypatch: pytest.MonkeyPat
 
 @needs_tool
 async def test_ports_that_are_taken(node: Prober, monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.create_server(("", 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server(("", 0)) as busy:
+        port = busy.getsockname()[1]
         monkeypatch.setattr(prober, "PORTS", range(port, port + 1))
         monkeypatch.setattr(prober, "PORT_ATTEMPTS", 1)
         with pytest.raises(ProbeError, match="1 ports were in use"):
             await node.serve(BRIEF)
         ended = await (await Process.start(["fi_pingpong", "-B", str(port)], 3)).wait()
-    said = fi_pingpong.server_error(BRIEF, ended)
-    assert said == "cannot listen on the port (Address already in use)"
+    message = fi_pingpong.server_error(BRIEF, ended)
+    assert message == "cannot listen on the port (Address already in use)"
 
 
 @needs_tool
 @pytest.mark.parametrize(("client", "server"), [(64, 1024), (1024, 64)])
-async def test_the_two_sides_are_told_different_sizes(
-    node: Prober, client: int, server: int
-) -> None:
+async def test_the_two_sides_get_different_sizes(node: Prober, client: int, server: int) -> None:
     sized = [
         ProbeSpec(provider="tcp", size_bytes=size, iterations=200, repeats=1, seconds=3)
         for size in (client, server)
@@ -310,7 +308,7 @@ async def test_the_two_sides_are_told_different_sizes(
 
 @needs_tool
 @pytest.mark.parametrize(("client", "server"), [(200, 400), (400, 200)])
-async def test_the_two_sides_are_told_different_numbers(
+async def test_the_two_sides_get_different_numbers(
     node: Prober, client: int, server: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prober, "WARM_UP", 400)
@@ -336,7 +334,7 @@ async def test_an_endpoint_that_it_does_not_know(
 
 
 @needs_tool
-async def test_nobody_ever_connects(node: Prober, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_connection_ever(node: Prober, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prober, "LEAD_SECONDS", 0.0)
     server = await node.serve(ProbeSpec(provider="tcp", seconds=1))
     await asyncio.sleep(1.7)

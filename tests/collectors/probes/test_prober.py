@@ -75,9 +75,9 @@ async def test_ports_that_are_no_server_side_s(node: Prober, port: int) -> None:
 @needs_tool
 async def test_one_probe_at_a_time() -> None:
     turns = Turns()
-    one, two = (Prober(name, turns=turns) for name in ("a", "b"))
-    server = await one.serve(SPEC)
-    for other in (one, two):
+    first, two = (Prober(name, turns=turns) for name in ("a", "b"))
+    server = await first.serve(SPEC)
+    for other in (first, two):
         with pytest.raises(BusyError, match="busy: another probe is under way"):
             await other.serve(SPEC)
     with pytest.raises(BusyError):
@@ -85,14 +85,14 @@ async def test_one_probe_at_a_time() -> None:
     # The other side of the same one may be here too.
     probing = asyncio.create_task(two.probe(SPEC, LOOPBACK, server))
     await asyncio.sleep(0.1)
-    await one.close()
+    await first.close()
     with pytest.raises(BusyError, match="another probe is under way"):
-        await one.serve(SPEC)
+        await first.serve(SPEC)
     await two.close()
     with pytest.raises(asyncio.CancelledError):
         await probing
-    again = await one.serve(SPEC)
-    await one.end(again)
+    again = await first.serve(SPEC)
+    await first.end(again)
     assert tools() == []
 
 
@@ -142,16 +142,16 @@ async def test_a_tool_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 async def test_commands_are_wrapped() -> None:
-    seen: list[list[str]] = []
+    targets: list[list[str]] = []
 
     def wrap(argv: object) -> list[str]:
-        seen.append(list(argv))  # type: ignore[call-overload]
+        targets.append(list(argv))  # type: ignore[call-overload]
         return ["false"]
 
     node = Prober("trn-001", wrap, ["/opt/tools"])
     (result,) = await node.probe(SPEC, LOOPBACK, SOMEWHERE)
-    assert seen[0][:2] == ["env", "LC_ALL=C"]
-    assert seen[0][2].startswith("PATH=/opt/tools:/opt/amazon/efa/bin:")
-    assert seen[0][3:5] == ["FI_PROVIDER=tcp", "fi_pingpong"]
+    assert targets[0][:2] == ["env", "LC_ALL=C"]
+    assert targets[0][2].startswith("PATH=/opt/tools:/opt/amazon/efa/bin:")
+    assert targets[0][3:5] == ["FI_PROVIDER=tcp", "fi_pingpong"]
     assert result.error == "fi_pingpong exited with code 1 without an error"
     assert result.load == ""

@@ -1,4 +1,4 @@
-"""Processes of tools: deadlines, what they said, and that nothing is left behind."""
+"""Processes of tools: deadlines, their output, and that nothing is left behind."""
 
 import asyncio
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.collectors.notebook import alive, wait_until
+from tests.collectors.recording_sink import alive, wait_until
 from trntop.collectors.probes.process import KEPT_BYTES, Process, run
 
 
@@ -26,7 +26,7 @@ def offspring() -> list[int]:
     ]
 
 
-async def test_what_it_said_and_how_it_ended() -> None:
+async def test_its_output_and_how_it_ended() -> None:
     ended = await run(script("import sys; print('out'); sys.stderr.write('err'); sys.exit(3)"), 10)
     assert (ended.code, ended.out, ended.errors) == (3, "out\n", "err")
     assert 0 < ended.seconds < 10

@@ -27,7 +27,7 @@ from trntop.session.monitor import Monitor, play
 
 NODES = 8
 KEPT = 40
-"""Seconds of pages, the newest of a run in which a card goes bad."""
+"""Seconds of pages, the newest of a run in which an EFA device degrades."""
 JOBS = {
     Page.METRICS: "trntop",
     Page.DETAIL: "trntop-detail",
@@ -56,9 +56,9 @@ def pages(nodes: int = NODES) -> Mapping[str, Sequence[bytes]]:
 
 def _of(view: View, name: str) -> View:
     """What the agent of one node sees."""
-    one = Cluster(view.time, {name: view.cluster.nodes[name]})
+    cluster = Cluster(view.time, {name: view.cluster.nodes[name]})
     own = tuple(found for found in view.incidents if found.node == name)
-    return View(view.generation, view.time, one, own)
+    return View(view.generation, view.time, cluster, own)
 
 
 @contextmanager

@@ -24,7 +24,7 @@ class Answer:
 
 
 @dataclass
-class Asked:
+class Request:
     """One request."""
 
     path: str
@@ -33,7 +33,7 @@ class Asked:
     body: bytes
 
 
-Reply = Callable[[Asked], Answer]
+Reply = Callable[[Request], Answer]
 
 
 def success(data: Any, **more: Any) -> Answer:
@@ -65,7 +65,7 @@ class FakePrometheus(ThreadingHTTPServer):
     def __init__(self, reply: Reply) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.reply = reply
-        self.asked: list[Asked] = []
+        self.requests: list[Request] = []
         self.dropped = threading.Event()
         """A client has gone away while it was answered."""
 
@@ -75,7 +75,7 @@ class FakePrometheus(ThreadingHTTPServer):
 
     @property
     def queries(self) -> list[str]:
-        return [one.form["query"] for one in self.asked if "query" in one.form]
+        return [request.form["query"] for request in self.requests if "query" in request.form]
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -91,9 +91,9 @@ class _Handler(BaseHTTPRequestHandler):
         form = {
             name: values[0] for name, values in parse_qs(parts.query + "&" + body.decode()).items()
         }
-        asked = Asked(parts.path, form, dict(self.headers), body)
-        self.server.asked.append(asked)
-        answer = self.server.reply(asked)
+        request = Request(parts.path, form, dict(self.headers), body)
+        self.server.requests.append(request)
+        answer = self.server.reply(request)
         try:
             self.send_response(answer.status)
             for name, value in answer.headers.items():
@@ -115,7 +115,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def engine(reply: Reply) -> Iterator[FakePrometheus]:
+def fake_backend(reply: Reply) -> Iterator[FakePrometheus]:
     """A server, until the end of the block."""
     server = FakePrometheus(reply)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
@@ -129,7 +129,7 @@ def engine(reply: Reply) -> Iterator[FakePrometheus]:
 
 
 class Cluster:
-    """What a Prometheus knows of some nodes: a reply for `engine`, whose parts tests change.
+    """What a Prometheus has of some nodes: a reply for `fake_backend`, whose parts tests change.
 
     Args:
         nodes: their names.
@@ -151,19 +151,19 @@ class Cluster:
 
     def row(self, node: str, name: str = "", **more: str) -> dict[str, str]:
         named = {"__name__": name} if name else {}
-        place = {"node": node, "instance": f"{node}:10042", "job": "trntop"}
-        return {**named, **place, **self.labels, **more}
+        labels = {"node": node, "instance": f"{node}:10042", "job": "trntop"}
+        return {**named, **labels, **self.labels, **more}
 
-    def __call__(self, asked: Asked) -> Answer:
-        if asked.path.endswith("buildinfo"):
+    def __call__(self, request: Request) -> Answer:
+        if request.path.endswith("buildinfo"):
             return success({"version": "9.9.9"})
-        if asked.path.endswith("/values"):
+        if request.path.endswith("/values"):
             return success(self.names)
-        query = asked.form.get("query", "")
+        query = request.form.get("query", "")
         for part, answer in self.other.items():
             if part in query:
                 return answer
-        if asked.path.endswith("query_range") or query.endswith("]"):
+        if request.path.endswith("query_range") or query.endswith("]"):
             return matrix([])
         return vector(self._rows(query), warnings=self.warnings)
 
@@ -184,4 +184,6 @@ class Cluster:
         return self._of(self.nodes) if "trn_node_devices" in query else []
 
     def _of(self, nodes: Sequence[str]) -> list[tuple[Mapping[str, str], float | str]]:
-        return [(self.row(node, name), one) for node in nodes for name, one in self.values.items()]
+        return [
+            (self.row(node, name), value) for node in nodes for name, value in self.values.items()
+        ]

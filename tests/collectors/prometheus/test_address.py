@@ -1,4 +1,4 @@
-"""How an engine is named."""
+"""Addresses of Prometheus backends."""
 
 import pytest
 
@@ -42,7 +42,7 @@ def test_amazon_managed_prometheus_is_signed_for_its_region() -> None:
         "prometheus+http://[bad",
     ],
 )
-def test_what_is_no_engine_is_said(text: str) -> None:
+def test_a_server_that_is_no_backend_is_reported(text: str) -> None:
     with pytest.raises(UsageError):
         parse(text)
 

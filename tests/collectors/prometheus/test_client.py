@@ -10,10 +10,10 @@ import pytest
 
 from tests.collectors.prometheus.fake_prometheus import (
     Answer,
-    Asked,
     FakePrometheus,
-    engine,
+    Request,
     failure,
+    fake_backend,
     success,
     vector,
 )
@@ -37,18 +37,18 @@ def ask(server: FakePrometheus, fleet: Fleet | None = None, seconds: float = 5.0
 
 
 def refused(answer: Answer) -> BackendError:
-    with engine(lambda _: answer) as server, pytest.raises(BackendError) as caught:
+    with fake_backend(lambda _: answer) as server, pytest.raises(BackendError) as caught:
         ask(server)
     return caught.value
 
 
 def test_it_asks_by_post_at_one_instant_with_a_time_limit() -> None:
-    with engine(lambda _: vector([({"a": "b"}, 1)])) as server:
+    with fake_backend(lambda _: vector([({"a": "b"}, 1)])) as server:
         assert [*ask(server).rows()] == [({"a": "b"}, 1.0)]
-    (asked,) = server.asked
-    assert asked.path == "/api/v1/query"
-    assert asked.form == {"query": "up", "time": "1000.000", "timeout": "5s", "nocache": "1"}
-    assert asked.headers["Accept-Encoding"] == "identity"
+    (request,) = server.requests
+    assert request.path == "/api/v1/query"
+    assert request.form == {"query": "up", "time": "1000.000", "timeout": "5s", "nocache": "1"}
+    assert request.headers["Accept-Encoding"] == "identity"
 
 
 @pytest.mark.parametrize(
@@ -83,11 +83,11 @@ def test_each_failure_has_its_reason(answer: Answer, words: str) -> None:
 
 
 def test_fault_29_a_redirect_of_a_backend_is_not_followed() -> None:
-    with engine(lambda _: vector([])) as other:
+    with fake_backend(lambda _: vector([])) as other:
         for status in (301, 302, 303, 307, 308):
             error = refused(Answer(status, b"", {"Location": f"{other.url}/api/v1/query"}))
             assert "redirects" in str(error)
-    assert other.asked == []
+    assert other.requests == []
 
 
 def test_an_error_message_is_cut() -> None:
@@ -95,15 +95,15 @@ def test_an_error_message_is_cut() -> None:
     assert 100 < shown.count("x") <= client_module.MAX_TEXT
 
 
-def test_it_waits_as_long_as_it_is_told() -> None:
+def test_it_waits_as_long_as_specified() -> None:
     error = refused(Answer(429, b"slow down", {"Retry-After": "17"}))
     assert error.wait == 17.0
     assert refused(Answer(429, b"", {"Retry-After": "999999"})).wait == client_module.MAX_WAIT
     assert refused(Answer(429, b"", {"Retry-After": "soon"})).wait is None
 
 
-def test_nobody_there() -> None:
-    with engine(lambda _: vector([])) as server:
+def test_no_server() -> None:
+    with fake_backend(lambda _: vector([])) as server:
         pass
     with pytest.raises(BackendError) as caught:
         ask(server)
@@ -113,12 +113,12 @@ def test_nobody_there() -> None:
 def test_a_server_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_module, "SLACK", 0.1)
 
-    def slowly(_: Asked) -> Answer:
+    def slowly(_: Request) -> Answer:
         time.sleep(0.8)
         return vector([])
 
     began = time.monotonic()
-    with engine(slowly) as server, pytest.raises(BackendError) as caught:
+    with fake_backend(slowly) as server, pytest.raises(BackendError) as caught:
         ask(server, seconds=0.2)
     assert "no response within 0.2 s" in str(caught.value)
     assert time.monotonic() - began < 3
@@ -133,7 +133,7 @@ def test_an_endless_matrix_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
         for _ in range(5_000_000 // 100):
             yield row + b","
 
-    with engine(lambda _: Answer(pieces=endless())) as server:
+    with fake_backend(lambda _: Answer(pieces=endless())) as server:
         with pytest.raises(BackendError) as caught:
             ask(server)
         assert "1 MiB" in str(caught.value)
@@ -145,7 +145,7 @@ def test_fault_28_empty_series_are_counted_before_they_take_memory() -> None:
     rows = b"{}," * (client_module.MAX_ITEMS + 1) + b"{}"
     body = b'{"status":"success","data":{"resultType":"vector","result":[' + rows + b"]}}"
     with (
-        engine(lambda _: Answer(pieces=iter([body]))) as server,
+        fake_backend(lambda _: Answer(pieces=iter([body]))) as server,
         pytest.raises(BackendError, match="too many series: narrow it with match="),
     ):
         ask(server)
@@ -156,17 +156,17 @@ def test_fault_28_the_responses_of_a_refresh_share_a_limit(
 ) -> None:
     """Each of eight may be long, but all are in memory at once."""
     monkeypatch.setattr(client_module, "MAX_BYTES", 1 << 20)
-    answer = vector([({"node": f"n{place}", "pad": "x" * 300}, "1") for place in range(1000)])
+    answer = vector([({"node": f"n{index}", "pad": "x" * 300}, "1") for index in range(1000)])
 
     async def refresh(server: FakePrometheus) -> tuple[list[str], dict[str, Result]]:
         client = Client(parse(f"prometheus+{server.url}"), Fleet())
         try:
-            found = await client.refresh({f"q{place}": "up" for place in range(8)}, 1000.0)
+            found = await client.refresh({f"q{index}": "up" for index in range(8)}, 1000.0)
             return client.notes, found
         finally:
             await client.close()
 
-    with engine(lambda _: answer) as server:
+    with fake_backend(lambda _: answer) as server:
         notes, found = asyncio.run(refresh(server))
     assert len(answer.body) < 400_000
     assert len(found) <= 2
@@ -174,13 +174,13 @@ def test_fault_28_the_responses_of_a_refresh_share_a_limit(
     assert all("responses of more than 1 MiB: narrow it with match=" in note for note in notes)
 
 
-def test_numbers_that_are_none_are_absent_and_warnings_are_told() -> None:
+def test_invalid_numbers_are_absent_and_warnings_are_reported() -> None:
     answer = vector(
         [({"n": "1"}, "NaN"), ({"n": "2"}, "+Inf"), ({"n": "3"}, "x"), ({"n": "4"}, "2.5")],
         warnings=["a store is away", "\x1b[31mred"],
         isPartial=True,
     )
-    with engine(lambda _: answer) as server:
+    with fake_backend(lambda _: answer) as server:
         found = ask(server)
     assert [*found.rows()] == [({"n": "4"}, 2.5)]
     assert found.notes[0] == "a store is away"
@@ -191,19 +191,19 @@ def test_numbers_that_are_none_are_absent_and_warnings_are_told() -> None:
 def test_secrets_come_from_files_and_the_tenant_from_the_settings(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("abc123\n")
-    with engine(lambda _: vector([])) as server:
+    with fake_backend(lambda _: vector([])) as server:
         ask(server, Fleet(token_file=str(token), tenant="ml"))
-    (asked,) = server.asked
-    assert asked.headers["Authorization"] == "Bearer abc123"
-    assert asked.headers["X-Scope-OrgID"] == "ml"
+    (request,) = server.requests
+    assert request.headers["Authorization"] == "Bearer abc123"
+    assert request.headers["X-Scope-OrgID"] == "ml"
 
 
 def test_fault_28_an_answer_of_many_rows_causes_no_query_for_each() -> None:
     """The probe queries one node for its interval, however many the server returns."""
-    rows = vector([({"node": f"n{place}", "job": f"j{place}"}, "1") for place in range(500)])
+    rows = vector([({"node": f"n{index}", "job": f"j{index}"}, "1") for index in range(500)])
 
-    def reply(asked: Asked) -> Answer:
-        return success(sorted(queries.NAMES)) if "label" in asked.path else rows
+    def reply(request: Request) -> Answer:
+        return success(sorted(queries.NAMES)) if "label" in request.path else rows
 
     async def run(server: FakePrometheus) -> queries.Queries:
         client = Client(parse(f"prometheus+{server.url}"), Fleet())
@@ -212,8 +212,8 @@ def test_fault_28_an_answer_of_many_rows_causes_no_query_for_each() -> None:
         finally:
             await client.close()
 
-    with engine(reply) as server:
+    with fake_backend(reply) as server:
         found = asyncio.run(run(server))
-        assert len(server.asked) == 4
+        assert len(server.requests) == 4
     assert len(found.jobs) == queries.MAX_JOBS
     assert found.interval == queries.DEFAULT_INTERVAL

@@ -1,4 +1,4 @@
-"""An engine watched by a monitor: what is shown of its nodes, and how old it says it is."""
+"""A Prometheus backend watched by a monitor: what is shown of its nodes, and its age."""
 
 import asyncio
 import contextlib
@@ -11,11 +11,11 @@ import pytest
 
 from tests.collectors.prometheus.fake_prometheus import (
     Answer,
-    Asked,
     Cluster,
     FakePrometheus,
-    engine,
+    Request,
     failure,
+    fake_backend,
     matrix,
     vector,
 )
@@ -96,7 +96,7 @@ async def watching(server: FakePrometheus, query: str = "", **fleet: str) -> Asy
 
 def most_at_once(server: FakePrometheus) -> int:
     """The most questions that were asked for one moment, after the first refresh."""
-    times = [one.form["time"] for one in server.asked if "time" in one.form]
+    times = [request.form["time"] for request in server.requests if "time" in request.form]
     return max(Counter(times[20:]).values(), default=0)
 
 
@@ -105,10 +105,10 @@ def _often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trntop.collectors.prometheus.queries.DEFAULT_INTERVAL", 0.1)
 
 
-def run(cluster: Callable[[Asked], Answer], use: Callable[[Watched, FakePrometheus], object],
+def run(cluster: Callable[[Request], Answer], use: Callable[[Watched, FakePrometheus], object],
         query: str = "") -> None:  # fmt: skip
     async def main() -> None:
-        with engine(cluster) as server:
+        with fake_backend(cluster) as server:
             async with watching(server, query) as watched:
                 await use(watched, server)  # type: ignore[misc]
 
@@ -135,8 +135,8 @@ def test_nodes_come_with_their_values_and_ages() -> None:
     run(cluster, use)
 
 
-def test_fault_35_old_samples_are_shown_as_old_and_incidents_say_so() -> None:
-    """An engine that lags: the newest sample is five minutes old, within its lookback."""
+def test_fault_35_old_samples_are_marked_old_also_in_incidents() -> None:
+    """A backend that lags: the newest sample is five minutes old, within its lookback."""
     cluster = Cluster(["trn-001"])
     cluster.age = 300.0
     cluster.incidents = [
@@ -159,7 +159,7 @@ def test_fault_35_old_samples_are_shown_as_old_and_incidents_say_so() -> None:
     run(cluster, use)
 
 
-def test_incidents_are_those_that_agents_told() -> None:
+def test_incidents_are_those_that_agents_report() -> None:
     cluster = Cluster(["trn-001", "trn-002"])
     cluster.age = 0.0
     cluster.incidents = [
@@ -178,8 +178,8 @@ def test_incidents_are_those_that_agents_told() -> None:
         assert first.opened_at == pytest.approx(time.time() - 5, abs=2)
         cluster.incidents = cluster.incidents[:1]
         view = await watched.until(lambda view: len(view.open_incidents) == 1)
-        assert [one.kind for one in view.incidents] == ["comm_bound", "efa_down"]
-        # A question that fails tells nothing: what was known stands, and that is said.
+        assert [incident.kind for incident in view.incidents] == ["comm_bound", "efa_down"]
+        # A query that fails gives nothing: previous values are kept, and that is reported.
         cluster.other["min by (kind"] = failure(503, "timeout", "query timed out")
         await watched.until(lambda view: view.cluster.whole and not view.cluster.whole.judged)
         assert len(watched.view.open_incidents) == 1
@@ -211,7 +211,7 @@ def test_a_node_that_cannot_be_scraped_is_down() -> None:
     run(cluster, use)
 
 
-def test_a_failure_keeps_what_was_there_and_says_why() -> None:
+def test_a_failure_keeps_previous_data_and_reports_the_reason() -> None:
     cluster = Cluster(["trn-001"])
     cluster.age = 0.0
 
@@ -239,15 +239,17 @@ def test_a_recording_of_it_replays() -> None:
         await watched.until(lambda view: len(view.cluster.nodes) == 2 and view.open_incidents)
         kept = [parse_envelope(line(reading)) for reading in watched.readings]
         assert None not in kept
-        *_, last = play((one.reading for one in kept if one and one.reading), Monitor(Settings()))
+        *_, last = play(
+            (item.reading for item in kept if item and item.reading), Monitor(Settings())
+        )
         assert list(last.cluster.nodes) == ["trn-001", "trn-002"]
         assert last.cluster.nodes["trn-001"].frame.value(UTILIZATION) == pytest.approx(0.9)
-        assert [one.kind for one in last.open_incidents] == ["efa_down"]
+        assert [incident.kind for incident in last.open_incidents] == ["efa_down"]
 
     run(cluster, use)
 
 
-def test_a_server_without_a_metric_of_ours_says_so() -> None:
+def test_a_server_without_trntop_metrics_is_reported() -> None:
     cluster = Cluster([])
     cluster.names = ["up", "go_goroutines"]
 
@@ -265,7 +267,7 @@ def test_without_the_times_of_samples_nothing_is_called_fresh() -> None:
 
     async def use(watched: Watched, _server: FakePrometheus) -> None:
         await watched.until(lambda view: len(view.cluster.nodes) == 2)
-        # Of one node no time is told: it may be as old as the server remembers.
+        # One node has no time: it may be as old as the server remembers.
         cluster.other["timestamp("] = vector([(cluster.row("trn-001"), time.time())])
         view = await watched.until(
             lambda view: view.cluster.nodes["trn-002"].state is not State.FRESH
@@ -282,7 +284,7 @@ def test_without_the_times_of_samples_nothing_is_called_fresh() -> None:
     run(cluster, use)
 
 
-def test_header_sums_leave_out_nodes_that_are_not_heard() -> None:
+def test_header_sums_omit_nodes_that_do_not_report() -> None:
     cluster = Cluster(["trn-001", "trn-002"])
     cluster.values = {"trn_node_efa_tx_bytes_per_second": 5.0}
     now = [(cluster.row("trn-001"), time.time() + 60.0), (cluster.row("trn-002"), 1.0)]
@@ -297,31 +299,31 @@ def test_header_sums_leave_out_nodes_that_are_not_heard() -> None:
     run(cluster, use)
 
 
-def test_a_server_that_gets_other_metrics_or_another_pace_is_not_asked_anew(
+def test_a_server_with_changed_metrics_or_interval_is_not_probed_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("trntop.collectors.prometheus.collector.PROBE_INTERVAL", 0.0)
     cluster = Cluster(["trn-001"])
     cluster.age = 0.0
 
-    def reply(asked: Asked) -> Answer:
-        query = asked.form.get("query", "")
-        if asked.path.endswith("/values"):
+    def reply(request: Request) -> Answer:
+        query = request.form.get("query", "")
+        if request.path.endswith("/values"):
             cluster.names.append(f"go_metric_{len(cluster.names)}")
         if query.endswith("[5m]"):
             gap = 0.1 + 0.1 * (len(cluster.names) % 2)
             return matrix([(cluster.row("trn-001"), [(1.0, 1), (1.0 + gap, 1)])])
         if query.startswith("topk(1,"):
             return vector([(cluster.row("trn-001"), 1)])
-        return cluster(asked)
+        return cluster(request)
 
     async def use(watched: Watched, server: FakePrometheus) -> None:
         await watched.until(lambda _: len(cluster.names) > 8)
-        counts = [one for one in server.queries if one.startswith("count(")]
-        assert len(counts) == 1, "a way that begins anew counts the nodes first"
+        counts = [text for text in server.queries if text.startswith("count(")]
+        assert len(counts) == 1, "a fresh start counts the nodes first"
         cluster.names.append("cluster:trn_instance_info:count")
         await watched.until(
-            lambda _: len([one for one in server.queries if one.startswith("count(")]) > 1
+            lambda _: len([text for text in server.queries if text.startswith("count(")]) > 1
         )
 
     run(reply, use)
@@ -342,7 +344,7 @@ def test_a_large_cluster_needs_recording_rules(monkeypatch: pytest.MonkeyPatch) 
     run(cluster, use, '?match=instance=~"rack7.*"')
 
 
-def test_a_node_of_which_all_cannot_be_had_says_so() -> None:
+def test_a_node_without_complete_data_is_marked() -> None:
     cluster = Cluster(["trn-001"])
     cluster.age = 0.0
     cluster.other['trn_.+|trntop_source_up"'] = failure(422, "execution", "too many samples")
@@ -351,14 +353,14 @@ def test_a_node_of_which_all_cannot_be_had_says_so() -> None:
         await watched.until(lambda view: view.cluster.nodes)
         watched.collector.set_focus("trn-001")
 
-        def told(view: View) -> object:
+        def is_shown(view: View) -> object:
             return view.cluster.nodes["trn-001"].frame.sources[0].reason
 
-        view = await watched.until(told)
+        view = await watched.until(is_shown)
         source = view.cluster.nodes["trn-001"].frame.sources[0]
         assert source.reason.startswith("only its roll-ups: the server reports an error")
         assert source.state is State.FRESH
-        assert not watched.whole.problem, "of the others all is well"
+        assert not watched.whole.problem, "the others are complete"
 
     run(cluster, use)
 
@@ -373,20 +375,20 @@ def test_foreign_names_cannot_harm() -> None:
         (name,) = view.cluster.nodes
         assert "\x1b" not in name
         watched.collector.set_focus(name)
-        await watched.until(lambda _: any(one.endswith("s]") for one in server.queries[8:]))
-        query = next(one for one in server.queries[8:] if one.endswith("s]"))
+        await watched.until(lambda _: any(text.endswith("s]") for text in server.queries[8:]))
+        query = next(text for text in server.queries[8:] if text.endswith("s]"))
         assert 'node=~"a\\"\\\\} or up\\\\{x=\\"' in query
 
     run(cluster, use)
 
 
-def test_the_node_that_is_looked_at_is_reserved_whole_and_no_longer() -> None:
+def test_the_focused_node_is_queried_completely_while_it_is_shown() -> None:
     cluster = Cluster(["trn-001", "trn-002"])
     cluster.age = 0.0
     all_of = 'trn_.+|trntop_source_up"'
 
-    def reply(asked: Asked) -> Answer:
-        query = asked.form.get("query", "")
+    def reply(request: Request) -> Answer:
+        query = request.form.get("query", "")
         if all_of in query:
             time.sleep(0.3 if "trn-002" in query else 0.0)
             node = "trn-001" if "trn-001" in query else "trn-002"
@@ -396,7 +398,7 @@ def test_the_node_that_is_looked_at_is_reserved_whole_and_no_longer() -> None:
                 for core in range(8)
             ]  # fmt: skip
             return vector(cores)
-        return cluster(asked)
+        return cluster(request)
 
     async def use(watched: Watched, server: FakePrometheus) -> None:
         await watched.until(lambda view: len(view.cluster.nodes) == 2)
@@ -413,16 +415,16 @@ def test_the_node_that_is_looked_at_is_reserved_whole_and_no_longer() -> None:
         assert node.inventory.core_device.tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
         # A cursor that moves on takes its question with it.
         watched.collector.set_focus("trn-002")
-        await watched.until(lambda _: any(all_of in one and "trn-002" in one
-                                          for one in server.queries))  # fmt: skip
+        await watched.until(lambda _: any(all_of in text and "trn-002" in text
+                                          for text in server.queries))  # fmt: skip
         watched.collector.set_focus(None)
         await asyncio.sleep(0.5)
         assert "neuroncore_utilization_ratio" not in (
             watched.view.cluster.nodes["trn-002"].frame.columns
         )
-        asked = len([one for one in server.queries if all_of in one])
+        count = len([text for text in server.queries if all_of in text])
         await asyncio.sleep(0.3)
-        assert len([one for one in server.queries if all_of in one]) == asked
+        assert len([text for text in server.queries if all_of in text]) == count
 
     run(reply, use)
 

@@ -11,12 +11,12 @@ from trntop.collectors.prometheus.totals import Totals, recorded_history
 from trntop.exporters.rules.recording import recording_groups
 
 NAMES = frozenset(("trn_instance_info", "trn_incidents", "trntop_source_up"))
-RECORDED = frozenset(one.record for group in recording_groups() for one in group.rules)
+RECORDED = frozenset(rule.record for group in recording_groups() for rule in group.rules)
 RECORDED |= NAMES
 SCOPES = ("", 'cluster="a",env!~"test|\\"x"')
 
 
-def asked(names: frozenset[str], scope: str = "") -> list[dict[str, str]]:
+def requests(names: frozenset[str], scope: str = "") -> list[dict[str, str]]:
     """The queries of each kind of refresh, and the others one by one."""
     made = Queries(scope, names, 15.0, ("trntop", "odd.job"))
     nodes = ['a"b', "trn-001"]
@@ -32,7 +32,7 @@ def asked(names: frozenset[str], scope: str = "") -> list[dict[str, str]]:
 
 
 def test_never_more_than_ten_in_a_refresh() -> None:
-    assert [len(queries) for queries in asked(RECORDED)[:3]] == [10, 9, 7]
+    assert [len(queries) for queries in requests(RECORDED)[:3]] == [10, 9, 7]
 
 
 def test_what_rules_record_no_refresh_computes() -> None:
@@ -49,7 +49,7 @@ def test_what_rules_record_no_refresh_computes() -> None:
 @pytest.mark.parametrize("scope", SCOPES)
 def test_all_are_promql(names: frozenset[str], scope: str) -> None:
     parser = pytest.importorskip("promql_parser")
-    for kind in asked(names, scope):
+    for kind in requests(names, scope):
         for text in kind.values():
             parser.parse(text)
             assert scope in text
@@ -64,7 +64,7 @@ def test_of_no_node_nothing_is_asked() -> None:
         one_of("node", [""])
 
 
-def test_of_many_nodes_the_cards_of_those_that_resend_most() -> None:
+def test_of_many_nodes_the_devices_of_the_top_retransmitters() -> None:
     drafts = Drafts()
     for number in range(queries.MAX_EFA_NODES + 1):
         labels = {"node": f"n-{number}", "__name__": "trn_node_efa_retransmit_max_ratio"}
@@ -113,7 +113,7 @@ def test_a_job_in_two_clusters_is_one_weighed_by_its_nodes() -> None:
     }
 
 
-def test_sums_are_of_nodes_that_are_heard() -> None:
+def test_sums_are_of_nodes_that_report() -> None:
     drafts = Drafts()
     for node, time in (("n-0", 1000.0), ("n-1", 700.0)):
         labels = {"node": node, "__name__": "trn_node_efa_tx_bytes_per_second"}

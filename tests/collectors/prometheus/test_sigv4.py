@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.collectors.prometheus.fake_prometheus import Answer, Asked, engine, vector
+from tests.collectors.prometheus.fake_prometheus import Answer, Request, fake_backend, vector
 from trntop.collectors.prometheus.address import parse
 from trntop.collectors.prometheus.client import BackendError, Client
 from trntop.core.settings import Fleet
@@ -24,23 +24,23 @@ def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def signature(asked: Asked, method: str, region: str) -> str:
+def signature(request: Request, method: str, region: str) -> str:
     """What the signature must be: Signature Version 4, step by step."""
     fields = dict(
         part.strip().split("=", 1)
-        for part in asked.headers["Authorization"].removeprefix("AWS4-HMAC-SHA256 ").split(",")
+        for part in request.headers["Authorization"].removeprefix("AWS4-HMAC-SHA256 ").split(",")
     )
     signed = fields["SignedHeaders"].split(";")
-    headers = {name.lower(): value for name, value in asked.headers.items()}
+    headers = {name.lower(): value for name, value in request.headers.items()}
     canonical = "\n".join(
         [
             method,
-            quote(asked.path, safe="/-_.~"),
+            quote(request.path, safe="/-_.~"),
             "",
             *(f"{name}:{' '.join(headers[name].split())}" for name in signed),
             "",
             fields["SignedHeaders"],
-            hashlib.sha256(asked.body).hexdigest(),
+            hashlib.sha256(request.body).hexdigest(),
         ]
     )
     stamp = headers["x-amz-date"]
@@ -65,18 +65,18 @@ async def _ask(url: str) -> None:
         await client.close()
 
 
-def test_a_signature_is_what_the_document_says() -> None:
-    with engine(lambda _: vector([])) as server:
+def test_a_signature_matches_the_specification() -> None:
+    with fake_backend(lambda _: vector([])) as server:
         asyncio.run(_ask(server.url))
-    (asked,) = server.asked
-    assert asked.path == "/workspaces/ws-1/api/v1/query"
-    names = signature(asked, "POST", "us-west-2").split(";")
+    (request,) = server.requests
+    assert request.path == "/workspaces/ws-1/api/v1/query"
+    names = signature(request, "POST", "us-west-2").split(";")
     assert {"host", "x-amz-date", "x-amz-security-token"} <= set(names)
-    assert SECRET not in str(asked.headers)
+    assert SECRET not in str(request.headers)
 
 
 def test_a_refusal_does_not_repeat_the_keys() -> None:
-    with engine(lambda _: Answer(403, b"")) as server, pytest.raises(BackendError) as caught:
+    with fake_backend(lambda _: Answer(403, b"")) as server, pytest.raises(BackendError) as caught:
         asyncio.run(_ask(server.url))
     assert "access denied" in str(caught.value)
     assert KEY not in str(caught.value)

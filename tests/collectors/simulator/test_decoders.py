@@ -49,16 +49,16 @@ def test_cores_and_devices_of_the_sources_agree() -> None:
 
 
 def test_a_recompilation_decodes_as_one() -> None:
-    seen = samples("sim:recompile?nodes=1&type=trn1.2xlarge&minutes=4")
+    decoded = samples("sim:recompile?nodes=1&type=trn1.2xlarge&minutes=4")
     compilations = {
-        sample.facts["compilation"]: time for source, time, sample in seen if source == "host"
+        sample.facts["compilation"]: time for source, time, sample in decoded if source == "host"
     }
     (compilation,) = compilations.keys() - {None}
     assert isinstance(compilation, Compilation)
     assert compilation.processes == 4
     stages = [
         sample.facts["stages"]["pretrain-13b"]
-        for source, _, sample in seen
+        for source, _, sample in decoded
         if source == "steps" and "stages" in sample.facts
     ]
     assert [stage for stage, _ in stages[:2]] == [Stage.COMPILING, Stage.TRAINING]
@@ -75,7 +75,7 @@ def test_the_kernels_lines_count_once(scenario: str) -> None:
     assert errors == {"node_kernel_neuron_errors_total": 1, "node_kernel_efa_errors_total": 0}
 
 
-def test_the_log_says_what_the_steps_say() -> None:
+def test_the_log_agrees_with_the_steps() -> None:
     found = {source: sample for source, _, sample in samples("sim:healthy?nodes=1&minutes=0.1")}
     log, steps = found["log"], found["steps"]
     for name, tolerance in (("job_step", 0.0), ("job_loss", 1e-6), ("job_mfu_ratio", 1e-3)):

@@ -14,16 +14,16 @@ SMALL = "type=trn1.2xlarge"
 def test_jobs_share_the_nodes() -> None:
     records = steps(play(f"sim:healthy?nodes=7&jobs=3&{SMALL}", "steps", end=90.0))
     nodes: dict[str, set[str]] = {}
-    paces: dict[str, list[float]] = {}
+    intervals: dict[str, list[float]] = {}
     for event in records:
         nodes.setdefault(event.data["job"], set()).add(event.node)
-        paces.setdefault(event.data["job"], []).append(event.data["step_seconds"])
+        intervals.setdefault(event.data["job"], []).append(event.data["step_seconds"])
         assert event.data["rank"] < 3
     assert {job: len(members) for job, members in nodes.items()} == {
         "pretrain-13b": 3, "pretrain-13b-2": 2, "pretrain-13b-3": 2,
     }  # fmt: skip
     assert len(set.union(*nodes.values())) == 7
-    means = [statistics.mean(values) for values in paces.values()]
+    means = [statistics.mean(values) for values in intervals.values()]
     assert all(abs(a - b) > 0.1 for a, b in itertools.combinations(means, 2))
 
 
@@ -90,12 +90,12 @@ def test_blips_are_short() -> None:
     records = steps(play(f"sim:healthy?nodes=2&{SMALL}&blips=20&checkpoints=9999", end=900.0))
     slow = [e.data["step_seconds"] > 4.7 for e in records if e.node == "trn-000"]
     assert 10 < sum(slow) < 50
-    longest = max(len(list(run)) for one, run in itertools.groupby(slow) if one)
+    longest = max(len(list(run)) for is_slow, run in itertools.groupby(slow) if is_slow)
     assert longest <= 3
     assert scripted("sim:healthy?blips=20") == ()
 
 
-def test_checkpoints_take_as_long_and_come_as_often_as_told() -> None:
+def test_checkpoints_have_the_specified_duration_and_interval() -> None:
     events = notes(play(f"sim:healthy?nodes=1&{SMALL}&checkpoints=60&saving=12", end=400.0))
     since = [event.data["since"] - START for event in events]
     assert [end - begin for begin, end in zip(since[::2], since[1::2], strict=True)] == (
@@ -106,9 +106,9 @@ def test_checkpoints_take_as_long_and_come_as_often_as_told() -> None:
 
 def test_an_evaluation_is_announced_and_makes_no_steps() -> None:
     events = play(f"sim:healthy?nodes=1&{SMALL}&evaluations=100&checkpoints=9999", end=300.0)
-    told = [(e.data["stage"], e.second) for e in notes(events)]
-    assert [stage for stage, _ in told[:2]] == ["evaluating", "training"]
-    (_, begin), (_, end) = told[:2]
+    stages = [(e.data["stage"], e.second) for e in notes(events)]
+    assert [stage for stage, _ in stages[:2]] == ["evaluating", "training"]
+    (_, begin), (_, end) = stages[:2]
     assert 12.0 <= end - begin <= 30.0
     assert not [e for e in steps(events) if begin < e.second < end]
     busy = [
@@ -136,11 +136,11 @@ def test_clocks_are_off_and_arrival_is_not() -> None:
     straight = list(simulate(parse(f"sim:ecc?nodes=8&{SMALL}&minutes=3"), START))
     skewed = list(simulate(parse(f"sim:ecc?nodes=8&{SMALL}&minutes=3&skew=100"), START))
     offsets: dict[str, set[float]] = {}
-    for one, other in zip(straight, skewed, strict=True):
-        assert (one.node, one.source) == (other.node, other.source)
-        offsets.setdefault(one.node, set()).add(round(other.time - one.time, 3))
-        if one.source in ("efa", "neuron-monitor", "tensor-engine"):
-            assert one.data == other.data
+    for reading, other in zip(straight, skewed, strict=True):
+        assert (reading.node, reading.source) == (other.node, other.source)
+        offsets.setdefault(reading.node, set()).add(round(other.time - reading.time, 3))
+        if reading.source in ("efa", "neuron-monitor", "tensor-engine"):
+            assert reading.data == other.data
     assert all(len(values) == 1 for values in offsets.values())
     ahead = {node: values.pop() for node, values in offsets.items()}
     assert ahead["trn-000"] == 0.0
@@ -148,7 +148,7 @@ def test_clocks_are_off_and_arrival_is_not() -> None:
     assert all(-100.0 <= value <= 100.0 for value in ahead.values())
 
 
-def test_payloads_tell_the_time_of_their_nodes_clock() -> None:
+def test_payloads_carry_the_time_of_their_nodes_clock() -> None:
     for reading in play("sim:healthy?nodes=8&type=trn1.2xlarge&skew=100&seed=3", "steps", end=60):
         assert 0.0 < reading.second - (reading.data["time"] - START) < 0.05
 
@@ -161,7 +161,7 @@ def test_a_share_of_the_readings_is_lost() -> None:
     assert count(f"sim:healthy?nodes=3&{SMALL}&missing=0.1") / whole == pytest.approx(0.9, abs=0.03)
 
 
-def test_some_nodes_are_heard_later() -> None:
+def test_some_nodes_report_later() -> None:
     first: dict[str, Event] = {}
     sources: dict[str, set[str]] = {}
     for event in play("sim:healthy?nodes=5&type=trn1.32xlarge&late=2", end=100.0):
@@ -171,16 +171,16 @@ def test_some_nodes_are_heard_later() -> None:
     late = {node for node, event in first.items() if event.second > 1.0}
     assert len(late) == 2 and "trn-000" not in late
     assert all(15.0 <= first[node].second <= 91.0 for node in late)
-    assert all({"neuron-ls", "neuron-sysfs", "host"} <= said for said in sources.values())
+    assert all({"neuron-ls", "neuron-sysfs", "host"} <= reported for reported in sources.values())
 
 
 def test_a_reloaded_driver_counts_from_nothing() -> None:
     events = play("sim:healthy?nodes=3&type=trn1.32xlarge&resets=2&minutes=5", "efa")
     back = [
-        (one.node, other.second)
-        for one, other in zip(events, events[3:], strict=False)
-        if one.node == other.node
-        and sum(card["port"]["tx_bytes"] for card in other.data["devices"].values())
-        < sum(card["port"]["tx_bytes"] for card in one.data["devices"].values())
+        (event.node, other.second)
+        for event, other in zip(events, events[3:], strict=False)
+        if event.node == other.node
+        and sum(device["port"]["tx_bytes"] for device in other.data["devices"].values())
+        < sum(device["port"]["tx_bytes"] for device in event.data["devices"].values())
     ]
     assert len(back) == 2

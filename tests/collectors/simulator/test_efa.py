@@ -9,39 +9,39 @@ from trntop.collectors.simulator import parse, simulate
 from trntop.sources.efa import decode
 
 
-def rates(one: dict[str, Any], other: dict[str, Any], name: str) -> list[int]:
+def rates(event: dict[str, Any], other: dict[str, Any], name: str) -> list[int]:
     return [
-        other["devices"][card]["port"][name] - one["devices"][card]["port"][name]
-        for card in one["devices"]
+        other["devices"][efa_device]["port"][name] - event["devices"][efa_device]["port"][name]
+        for efa_device in event["devices"]
     ]
 
 
 @pytest.mark.parametrize(
-    ("instance_type", "cards", "gbps"),
+    ("instance_type", "devices", "gbps"),
     [("trn1.32xlarge", 8, 100), ("trn1n.32xlarge", 16, 100), ("trn2.48xlarge", 16, 200)],
 )
-def test_cards_and_counters(instance_type: str, cards: int, gbps: float) -> None:
+def test_efa_devices_and_counters(instance_type: str, devices: int, gbps: float) -> None:
     payload = play(f"sim:healthy?nodes=1&type={instance_type}", "efa", end=1.0)[0].data
     assert payload["driver"] == "2.17.3g"
-    assert len(payload["devices"]) == cards
-    for name, card in payload["devices"].items():
+    assert len(payload["devices"]) == devices
+    for name, efa_device in payload["devices"].items():
         bus, slot = name.removeprefix("rdmap").split("s")
-        assert card["pci"] == f"0000:{int(bus):02x}:{int(slot):02x}.0"
-        assert card["numa_node"] in (0, 1)
-        assert card["rate_gbps"] == gbps
-        assert (card["state"], card["p2p"]) == ("4: ACTIVE", "NEURON")
-        assert set(card["port"]) == set(EFA_PORT_COUNTERS)
-        assert len(card["port"]) == 22
-        assert set(card["device"]) == set(EFA_DEVICE_COUNTERS)
-        assert card["port"]["tx_bytes"] > 1e12
+        assert efa_device["pci"] == f"0000:{int(bus):02x}:{int(slot):02x}.0"
+        assert efa_device["numa_node"] in (0, 1)
+        assert efa_device["rate_gbps"] == gbps
+        assert (efa_device["state"], efa_device["p2p"]) == ("4: ACTIVE", "NEURON")
+        assert set(efa_device["port"]) == set(EFA_PORT_COUNTERS)
+        assert len(efa_device["port"]) == 22
+        assert set(efa_device["device"]) == set(EFA_DEVICE_COUNTERS)
+        assert efa_device["port"]["tx_bytes"] > 1e12
 
 
 def test_counters_grow_and_keep_the_drivers_identities() -> None:
     payloads = [event.data for event in play("sim:healthy?nodes=1", "efa", end=30.0)]
     before: dict[tuple[str, str], int] = {}
     for payload in payloads:
-        for name, card in payload["devices"].items():
-            port, device = card["port"], card["device"]
+        for name, efa_device in payload["devices"].items():
+            port, device = efa_device["port"], efa_device["device"]
             assert port["rx_bytes"] == (
                 port["recv_bytes"] + port["rdma_read_bytes"] + port["rdma_write_recv_bytes"]
             )
@@ -53,7 +53,7 @@ def test_counters_grow_and_keep_the_drivers_identities() -> None:
             for counter, value in (port | device).items():
                 assert value >= before.get((name, counter), 0)
                 before[name, counter] = value
-    first, last = (payloads[place]["devices"]["rdmap16s27"] for place in (0, -1))
+    first, last = (payloads[index]["devices"]["rdmap16s27"] for index in (0, -1))
     assert last["device"]["keep_alive_rcvd"] - first["device"]["keep_alive_rcvd"] == 29
 
 
@@ -64,13 +64,13 @@ def test_a_healthy_network_moves_bytes_every_second_and_sends_few_twice() -> Non
         if event.node == "trn-001"
     ]
     packets = retransmits = 0
-    for one, other in itertools.pairwise(payloads):
-        sent = rates(one, other, "tx_bytes")
+    for payload, other in itertools.pairwise(payloads):
+        sent = rates(payload, other, "tx_bytes")
         assert min(sent) > 0.9 * max(sent) > 0
         # Below the line rate of 200 Gb/s, in any second.
         assert max(sent) < 25e9
-        packets += sum(rates(one, other, "tx_pkts"))
-        retransmits += sum(rates(one, other, "retrans_pkts"))
+        packets += sum(rates(payload, other, "tx_pkts"))
+        retransmits += sum(rates(payload, other, "retrans_pkts"))
     assert 0 < retransmits / packets < 1e-5
 
 

@@ -30,8 +30,8 @@ def test_cpu_and_memory_are_those_of_neuron_monitor() -> None:
 
 def test_counters_grow() -> None:
     hosts = [e.data for e in play("sim:healthy?nodes=1&type=trn1.2xlarge", "host", end=100.0)]
-    for one, other in itertools.pairwise(hosts):
-        assert all(b > a for a, b in zip(counters(one), counters(other), strict=True))
+    for first, other in itertools.pairwise(hosts):
+        assert all(b > a for a, b in zip(counters(first), counters(other), strict=True))
 
 
 def test_a_checkpoint_is_written_to_lustre() -> None:
@@ -39,12 +39,14 @@ def test_a_checkpoint_is_written_to_lustre() -> None:
     hosts = [event for event in events if event.source == "host"]
     (saving,) = [e.second for e in notes(events) if e.data["stage"] == "checkpointing"]
 
-    def written(one: Event, other: Event) -> int:
-        old, new = (event.data["lustre"]["fsx-OST0000"]["written_bytes"] for event in (one, other))
+    def written(first: Event, other: Event) -> int:
+        old, new = (
+            event.data["lustre"]["fsx-OST0000"]["written_bytes"] for event in (first, other)
+        )
         return int(new - old)
 
-    for one, other in itertools.pairwise(hosts):
-        if one.second <= saving and saving + 4.0 <= other.second:
-            assert written(one, other) == pytest.approx(3 * 3.1e9, rel=0.1)
-        elif other.second < saving or one.second > saving + 4.0:
-            assert written(one, other) < 1e6
+    for first, other in itertools.pairwise(hosts):
+        if first.second <= saving and saving + 4.0 <= other.second:
+            assert written(first, other) == pytest.approx(3 * 3.1e9, rel=0.1)
+        elif other.second < saving or first.second > saving + 4.0:
+            assert written(first, other) < 1e6

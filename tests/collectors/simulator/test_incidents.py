@@ -27,7 +27,7 @@ def mean(values: list[float]) -> float:
     return sum(values) / len(values)
 
 
-def test_collectives_slow_down_and_nobody_is_guilty() -> None:
+def test_collectives_slow_down_without_a_faulty_node() -> None:
     spec = f"sim:comm-bound?{FLEET}"
     (truth,) = scripted(spec)
     assert (truth.node, truth.component, truth.job) == (None, None, "pretrain-13b")
@@ -80,7 +80,7 @@ def test_depth_grows_over_the_ramp() -> None:
     assert middle == pytest.approx(1.25 * early, rel=0.1)
 
 
-def test_who_hangs_on_the_host_does_nothing_while_the_others_spin() -> None:
+def test_a_rank_that_hangs_on_the_host_is_idle_while_the_others_spin() -> None:
     spec = f"sim:hang?{FLEET}&way=host"
     (truth,) = scripted(spec)
     for event in play(spec, "neuron-monitor", begin=132.0, end=299.0):
@@ -95,7 +95,7 @@ def test_who_hangs_on_the_host_does_nothing_while_the_others_spin() -> None:
 
 
 @pytest.mark.parametrize("seed", [1, 6])
-def test_who_hangs_stops_first(seed: int) -> None:
+def test_the_hanging_rank_stops_first(seed: int) -> None:
     spec = f"sim:hang?nodes=4&type=trn1.2xlarge&seed={seed}"
     (truth,) = scripted(spec)
     ended: dict[str, int] = {}
@@ -106,51 +106,55 @@ def test_who_hangs_stops_first(seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("way", "resends", "sends"),
+    ("way", "retransmits", "sends"),
     [("both", True, 0.75), ("retransmits", True, 1.0), ("throughput", False, 0.75)],
 )
-def test_a_degraded_card(way: str, resends: bool, sends: float) -> None:
+def test_a_degraded_efa_device(way: str, retransmits: bool, sends: float) -> None:
     spec = f"sim:efa-degraded?{FLEET}&way={way}&depth=0.25"
     (truth,) = scripted(spec)
     assert truth.component is not None
-    cards = [e.data["devices"] for e in play(spec, "efa", 130.0, 260.0) if e.node == truth.node]
+    devices = [e.data["devices"] for e in play(spec, "efa", 130.0, 260.0) if e.node == truth.node]
     change = {
         name: {
-            card: cards[-1][card]["port"][name] - cards[0][card]["port"][name] for card in cards[0]
+            device: devices[-1][device]["port"][name] - devices[0][device]["port"][name]
+            for device in devices[0]
         }
         for name in ("tx_bytes", "tx_pkts", "retrans_pkts")
     }
-    sick = truth.component.removeprefix("efa:")
-    usual = mean([sent for card, sent in change["tx_bytes"].items() if card != sick])
-    assert change["tx_bytes"][sick] / usual == pytest.approx(sends, rel=0.05)
-    again = {card: change["retrans_pkts"][card] / change["tx_pkts"][card] for card in cards[0]}
-    assert (again.pop(sick) > 0.007) == resends
+    faulty = truth.component.removeprefix("efa:")
+    usual = mean([sent for device, sent in change["tx_bytes"].items() if device != faulty])
+    assert change["tx_bytes"][faulty] / usual == pytest.approx(sends, rel=0.05)
+    again = {
+        device: change["retrans_pkts"][device] / change["tx_pkts"][device] for device in devices[0]
+    }
+    assert (again.pop(faulty) > 0.007) == retransmits
     assert max(again.values()) < 1e-4
 
 
 @pytest.mark.parametrize("way", ["gone", "state", "still"])
-def test_a_card_that_is_down(way: str) -> None:
+def test_an_efa_device_that_is_down(way: str) -> None:
     spec = f"sim:efa-down?{FLEET}&way={way}"
     (truth,) = scripted(spec)
     assert truth.component is not None
-    sick = truth.component.removeprefix("efa:")
+    faulty = truth.component.removeprefix("efa:")
     events = [event for event in play(spec, "efa", 100.0, 260.0) if event.node == truth.node]
     down = [event.data["devices"] for event in events if 122.0 < event.second < 239.0]
-    assert all((sick in cards) == (way != "gone") for cards in down)
+    assert all((faulty in devices) == (way != "gone") for devices in down)
     if way != "gone":
-        assert len({cards[sick]["port"]["tx_bytes"] for cards in down}) == 1
-        assert {cards[sick]["state"] for cards in down} == {
+        assert len({devices[faulty]["port"]["tx_bytes"] for devices in down}) == 1
+        assert {devices[faulty]["state"] for devices in down} == {
             "1: DOWN" if way == "state" else "4: ACTIVE"
         }
-    well = next(card for card in down[0] if card != sick)
+    healthy = next(device for device in down[0] if device != faulty)
     before = [event.data["devices"] for event in events if event.second < 119.0]
     rates = [
-        (part[-1][well]["port"]["tx_bytes"] - part[0][well]["port"]["tx_bytes"]) / (len(part) - 1)
+        (part[-1][healthy]["port"]["tx_bytes"] - part[0][healthy]["port"]["tx_bytes"])
+        / (len(part) - 1)
         for part in (before, down)
     ]
     # One of eight is out; the steps are a little longer.
     assert rates[1] / rates[0] == pytest.approx(8 / 7, rel=0.08)
-    assert events[-1].data["devices"][sick]["state"] == "4: ACTIVE"
+    assert events[-1].data["devices"][faulty]["state"] == "4: ACTIVE"
 
 
 def test_messages_of_one_pair_take_longer() -> None:
@@ -161,7 +165,7 @@ def test_messages_of_one_pair_take_longer() -> None:
     for event in play(spec, "probe", end=480.0):
         pairs.setdefault((event.node, event.data["peer"]), []).append(event)
     assert len(pairs) == len({frozenset(pair) for pair in pairs}) == 10
-    sick = (str(truth.node), truth.component.removeprefix("link:"))
+    faulty = (str(truth.node), truth.component.removeprefix("link:"))
     for pair, events in pairs.items():
         assert {round(b.second - a.second) for a, b in itertools.pairwise(events)} == {60}
         early, late = (
@@ -169,18 +173,18 @@ def test_messages_of_one_pair_take_longer() -> None:
             for inside in (False, True)
         )
         assert 12e-6 < early < 22e-6
-        assert late / early == pytest.approx(3.0 if pair == sick else 1.0, rel=0.25)
-    card = pairs[sick][0].data["card"]
+        assert late / early == pytest.approx(3.0 if pair == faulty else 1.0, rel=0.25)
+    device = pairs[faulty][0].data["card"]
     assert len({events[0].data["card"] for events in pairs.values()}) > 1
-    assert pairs[sick][0].data == {
+    assert pairs[faulty][0].data == {
         "tool": "fi_pingpong",
-        "peer": sick[1],
-        "card": card,
-        "peer_card": card,
+        "peer": faulty[1],
+        "card": device,
+        "peer_card": device,
         "provider": "efa",
         "size_bytes": 64,
         "statistic": "mean",
-        "seconds": pairs[sick][0].data["seconds"],
+        "seconds": pairs[faulty][0].data["seconds"],
         "load": "training",
     }
 
@@ -188,13 +192,13 @@ def test_messages_of_one_pair_take_longer() -> None:
 def test_probes_over_a_degraded_efa_device_take_longer() -> None:
     spec = "sim:efa-degraded?nodes=9&type=trn1.32xlarge&seed=7&probes=1"
     (truth,) = scripted(spec)
-    card = str(truth.component).removeprefix("efa:")
+    device = str(truth.component).removeprefix("efa:")
     found: dict[bool, list[float]] = {False: [], True: []}
     for event in play(spec, "probe", end=270.0):
         if event.second > 180.0:
             ends = (event.node, event.data["peer"])
-            sick = truth.node in ends and event.data["card"] == card
-            found[sick].append(event.data["seconds"])
+            faulty = truth.node in ends and event.data["card"] == device
+            found[faulty].append(event.data["seconds"])
     assert mean(found[True]) > 2 * mean(found[False])
 
 
@@ -208,7 +212,7 @@ def test_only_the_agent_of_a_node_dies() -> None:
     }
 
 
-def test_a_lost_device_is_nowhere_and_the_job_stands_still() -> None:
+def test_a_lost_device_disappears_and_the_job_stalls() -> None:
     spec = f"sim:device-lost?{FLEET}"
     (truth,) = scripted(spec)
     assert truth.component is not None and truth.job is not None
@@ -251,7 +255,9 @@ def test_a_process_holds_memory_and_does_nothing() -> None:
         held = event.second >= 120.0
         if event.source == "neuron-monitor":
             processes = event.data["neuron_runtime_data"]
-            assert [f"runtime:{one['pid']}" for one in processes] == [truth.component] * held
+            assert [f"runtime:{process['pid']}" for process in processes] == [
+                truth.component
+            ] * held
             for process in processes:
                 usage = process["report"]["memory_used"]["neuron_runtime_used_bytes"]
                 assert usage["neuron_device"] > 100 << 30
@@ -267,7 +273,7 @@ def test_one_node_runs_another_version(way: str) -> None:
     spec = f"sim:version-skew?{FLEET}&way={way}&minutes=1"
     (truth,) = scripted(spec)
     assert (truth.onset, truth.end) == (START, START + 60.0)
-    seen: dict[str, dict[str, set[str]]] = {"efa": {}, "neuron": {}, "runtime": {}}
+    changes: dict[str, dict[str, set[str]]] = {"efa": {}, "neuron": {}, "runtime": {}}
     for event in play(spec):
         found = {
             "efa": lambda data: data["driver"],
@@ -276,8 +282,8 @@ def test_one_node_runs_another_version(way: str) -> None:
         }.get(event.source)
         if found is not None:
             what = {"neuron-sysfs": "neuron", "neuron-ls": "runtime"}.get(event.source, "efa")
-            seen[what].setdefault(found(event.data), set()).add(event.node)
-    for what, versions in seen.items():
+            changes[what].setdefault(found(event.data), set()).add(event.node)
+    for what, versions in changes.items():
         nodes = sorted(versions.values(), key=len)
         assert len(nodes) == 1 + (what == way)
         if what == way:
@@ -289,12 +295,12 @@ def test_a_checkpoint_does_not_get_done() -> None:
     (truth,) = scripted(spec)
     assert (truth.node, truth.job) == (None, "pretrain-13b")
     events = play(spec, end=420.0)
-    told = [
+    named = [
         (event.data["stage"], event.data["since"] - START)
         for event in notes(events)
         if event.node == "trn-000"
     ]
-    lengths = [end - begin for (_, begin), (_, end) in zip(told[::2], told[1::2], strict=True)]
+    lengths = [end - begin for (_, begin), (_, end) in zip(named[::2], named[1::2], strict=True)]
     assert sorted(lengths)[:-1] == pytest.approx([8.0] * (len(lengths) - 1))
     assert 165.0 < max(lengths) < 180.0
     hosts = [e for e in events if e.source == "host" and e.node == "trn-000"]
@@ -312,7 +318,7 @@ def test_errors_of_the_other_memory() -> None:
         for event in last
         for device in event.data["system_data"]["neuron_hw_counters"]["neuron_devices"]
     }
-    assert {place for place, count in counts.items() if count} == {(truth.node, truth.component)}
+    assert {index for index, count in counts.items() if count} == {(truth.node, truth.component)}
     (line,) = [
         line
         for event in play(spec, "kernel-log", begin=115.0, end=130.0)

@@ -2,7 +2,7 @@ from tests.collectors.simulator.playing import Event, play, scripted
 
 
 def jobs(events: list[Event]) -> dict[str, list[list[str]]]:
-    """Node → what its files said, one after another."""
+    """Node → what its files contained, one after another."""
     found: dict[str, list[list[str]]] = {}
     for event in events:
         found.setdefault(event.node, []).append(event.data["files"].get("all", []))
@@ -10,19 +10,19 @@ def jobs(events: list[Event]) -> dict[str, list[list[str]]]:
 
 
 def test_each_job_has_its_nodes() -> None:
-    said = jobs(play("sim:healthy?nodes=4&jobs=2&type=trn1.2xlarge", "job-mapping", end=30.0))
-    ids = [said[node][0][0] for node in sorted(said)]
+    contents = jobs(play("sim:healthy?nodes=4&jobs=2&type=trn1.2xlarge", "job-mapping", end=30.0))
+    ids = [contents[node][0][0] for node in sorted(contents)]
     assert ids[0] == ids[1] != ids[2] == ids[3]
-    assert all(word == words[0] for words in said.values() for word in words)
+    assert all(word == words[0] for words in contents.values() for word in words)
 
 
-def test_an_idle_node_was_given_to_somebody() -> None:
+def test_an_idle_node_is_allocated() -> None:
     spec = "sim:idle-allocation?nodes=3&type=trn1.2xlarge&onset=20&duration=30"
     (truth,) = scripted(spec)
     assert truth.node is not None
-    said = jobs(play(spec, "job-mapping", end=80.0))
-    words = said.pop(truth.node)
-    (others,) = {word[0] for one in said.values() for word in one}
+    contents = jobs(play(spec, "job-mapping", end=80.0))
+    words = contents.pop(truth.node)
+    (others,) = {word[0] for words in contents.values() for word in words}
     assert (words[0], words[-1]) == ([], [])
     (mine,) = {word[0] for word in words if word}
     assert mine != others

@@ -1,7 +1,7 @@
 from tests.collectors.simulator.playing import play
 
 
-def test_a_healthy_kernel_only_says_that_it_is_there() -> None:
+def test_a_healthy_kernel_log_only_sends_heartbeats() -> None:
     events = play("sim:healthy?nodes=2&type=trn1.2xlarge&minutes=1", "kernel-log")
     assert len(events) == 13
     for event in events:

@@ -19,7 +19,7 @@ def test_rank_0_prints_a_line_of_torchtitan_at_each_step() -> None:
     records = {event.data["step"]: event.data for event in steps(events) if event.data["rank"] == 0}
     logged = [event for event in events if event.source == "log"]
     assert {event.node for event in logged} == {"trn-000"}
-    seen = []
+    texts = []
     for event in logged:
         assert (event.data["file"], event.data["job"]) == ("train.log", "run-7")
         (line,) = event.data["lines"]
@@ -27,7 +27,7 @@ def test_rank_0_prints_a_line_of_torchtitan_at_each_step() -> None:
         found = LINE.fullmatch(COLOUR.sub("", line["text"]))
         assert found is not None
         record = records[int(found["step"])]
-        seen.append(int(found["step"]))
+        texts.append(int(found["step"]))
         assert float(found["loss"]) == record["loss"]
         assert float(found["mfu"]) == pytest.approx(100 * record["mfu"], abs=0.01)
         assert float(found["tflops"]) == pytest.approx(record["mfu"] * 667, rel=1e-3)
@@ -35,4 +35,4 @@ def test_rank_0_prints_a_line_of_torchtitan_at_each_step() -> None:
         assert int(found["tps"].replace(",", "")) == round(per_device)
         stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(START + event.second))
         assert found["stamp"] == stamp
-    assert seen == sorted(records)
+    assert texts == sorted(records)

@@ -61,6 +61,8 @@ def test_processes_are_the_runtimes_of_neuron_monitor() -> None:
 def test_no_two_devices_share_an_address() -> None:
     events = play("sim:healthy?nodes=1", end=1.0)
     (listed,) = [event.data for event in events if event.source == "neuron-ls"]
-    (cards,) = [event.data["devices"].values() for event in events if event.source == "efa"]
-    addresses = [device["bdf"] for device in listed] + [card["pci"] for card in cards]
+    (efa_devices,) = [event.data["devices"].values() for event in events if event.source == "efa"]
+    addresses = [device["bdf"] for device in listed] + [
+        efa_device["pci"] for efa_device in efa_devices
+    ]
     assert len(set(addresses)) == 32

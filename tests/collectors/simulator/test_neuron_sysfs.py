@@ -69,10 +69,10 @@ def test_ultraservers_number_their_nodes() -> None:
 def test_physical_cores_share_the_memory_of_their_logical_core() -> None:
     for spec in ("sim:healthy?nodes=1", "sim:healthy?nodes=1&type=trn1.32xlarge&runtimes=3"):
         monitor, sysfs = both(spec, end=11.0)
-        for one, other in ((monitor[0], sysfs[0]), (monitor[10], sysfs[1])):
+        for report, other in ((monitor[0], sysfs[0]), (monitor[10], sysfs[1])):
             usages = [
                 runtime["report"]["memory_used"]["neuron_runtime_used_bytes"]["usage_breakdown"]
-                for runtime in one.data["neuron_runtime_data"]
+                for runtime in report.data["neuron_runtime_data"]
             ]
             physical = cores(other.data)
             logical = usages[0]["neuroncore_memory_usage"]

@@ -79,13 +79,13 @@ def test_what_lies_beyond_the_end_is_not_the_truth() -> None:
     assert len(scripted("sim:hang?minutes=2.1")) == 1
 
 
-def test_efa_degraded_slows_all_nodes_and_shows_on_one_card() -> None:
+def test_efa_degraded_slows_all_nodes_and_shows_on_one_device() -> None:
     spec = f"sim:efa-degraded?{FLEET}"
     (degraded,) = scripted(spec)
     assert degraded.job == "pretrain-13b"
     assert (degraded.onset, degraded.end) == (START + 120, START + 270)
     assert degraded.component is not None
-    card = degraded.component.removeprefix("efa:")
+    device = degraded.component.removeprefix("efa:")
 
     events = play(spec, end=320.0)
     records = steps(events)
@@ -97,24 +97,24 @@ def test_efa_degraded_slows_all_nodes_and_shows_on_one_card() -> None:
             assert mean(shares(mine, "exposed_comm_seconds")) == pytest.approx(exposed, abs=0.015)
     assert mean(shares(during(records, 280, 320), "comm_seconds")) < 0.2
 
-    cards = [e for e in events if e.source == "efa" and e.node == degraded.node]
+    devices = [e for e in events if e.source == "efa" and e.node == degraded.node]
 
     def change(begin: float, end: float, name: str) -> dict[str, int]:
-        part = during(cards, begin, end)
+        part = during(devices, begin, end)
         first, last = part[0].data["devices"], part[-1].data["devices"]
         return {key: last[key]["port"][name] - first[key]["port"][name] for key in first}
 
     again, packets = change(125, 269, "retrans_pkts"), change(125, 269, "tx_pkts")
     for name in again:
-        expected = 0.02 if name == card else 0.0
+        expected = 0.02 if name == device else 0.0
         assert again[name] / packets[name] == pytest.approx(expected, abs=0.002)
     for name in ("retrans_timeout_events", "impaired_remote_conn_events"):
         events_of = change(125, 269, name)
-        assert events_of.pop(card) > 30
+        assert events_of.pop(device) > 30
         assert max(events_of.values()) < 5
-    healthy, sick = change(0, 118, "tx_bytes"), change(125, 269, "tx_bytes")
-    assert sick[card] / 143 < 0.5 * healthy[card] / 117
-    assert sum(sick.values()) / 143 < 0.9 * sum(healthy.values()) / 117
+    healthy, faulty = change(0, 118, "tx_bytes"), change(125, 269, "tx_bytes")
+    assert faulty[device] / 143 < 0.5 * healthy[device] / 117
+    assert sum(faulty.values()) / 143 < 0.9 * sum(healthy.values()) / 117
     assert max(change(272, 318, "retrans_pkts").values()) < 20
 
 
@@ -146,10 +146,10 @@ def test_a_hang_looks_busy_and_moves_nothing() -> None:
             assert runtime(event)["execution_stats"]["latency_stats"]["total_latency"] is None
     for node in ("trn-000", "trn-001", "trn-002"):
         sent = {
-            card["port"]["tx_bytes"]
+            device["port"]["tx_bytes"]
             for event in stuck
             if event.source == "efa" and event.node == node
-            for card in event.data["devices"].values()
+            for device in event.data["devices"].values()
         }
         assert len(sent) == 8
     # The victim stops first, the others compute on up to the collective.
@@ -164,7 +164,7 @@ def test_a_hang_looks_busy_and_moves_nothing() -> None:
     assert during(steps(events), 301.0, 330.0)
 
 
-def test_a_silent_node_says_nothing_and_the_others_hang() -> None:
+def test_a_silent_node_sends_nothing_and_the_others_hang() -> None:
     spec = f"sim:silent-node?{FLEET}"
     (truth,) = scripted(spec)
     events = play(spec, begin=110.0, end=260.0)
@@ -273,12 +273,12 @@ def test_an_uncorrectable_error_shows_in_sysfs_and_in_the_kernels_log() -> None:
     spec = f"sim:ecc?{FLEET}"
     (truth,) = scripted(spec)
     assert truth.component is not None
-    sick = truth.component.removeprefix("device:")
+    faulty = truth.component.removeprefix("device:")
     events = play(spec, begin=100.0, end=150.0)
     for event in events:
         if event.source == "neuron-sysfs":
             for name, device in event.data["devices"].items():
-                hit = event.second > 120.0 and (event.node, name) == (truth.node, sick)
+                hit = event.second > 120.0 and (event.node, name) == (truth.node, faulty)
                 assert device["hardware"]["mem_ecc_uncorrected"] == int(hit)
                 assert device["unhealthy_components"] == ("hbm" if hit else "")
     lines = [
@@ -290,7 +290,7 @@ def test_an_uncorrectable_error_shows_in_sysfs_and_in_the_kernels_log() -> None:
     ((node, second, text),) = lines
     assert (node, second) == (truth.node, 120)
     assert "NEURON_HW_ERR=HBM_UNCORRECTABLE_ERROR" in text
-    assert f" nd-id={sick} " in text
+    assert f" nd-id={faulty} " in text
 
 
 def test_execution_errors_of_one_runtime() -> None:
@@ -335,7 +335,7 @@ def test_failed_executions_show_in_sysfs_and_in_the_kernels_log() -> None:
 
 def test_the_demo_starts_over_with_other_victims() -> None:
     spec = "sim:demo?nodes=8&type=trn1.2xlarge&seed=1"
-    heard: dict[int, set[str]] = {}
+    received: dict[int, set[str]] = {}
     names = set()
     for reading in simulate(parse(spec), 0.0):
         cycle, second = divmod(reading.time, 840.0)
@@ -343,8 +343,8 @@ def test_the_demo_starts_over_with_other_victims() -> None:
             break
         names.add(reading.node)
         if 705.0 < second < 750.0:
-            heard.setdefault(int(cycle), set()).add(reading.node)
-    silent = {cycle: names - nodes for cycle, nodes in heard.items()}
+            received.setdefault(int(cycle), set()).add(reading.node)
+    silent = {cycle: names - nodes for cycle, nodes in received.items()}
     assert all(len(nodes) == 1 for nodes in silent.values())
     assert len(silent) == 2
     assert len(set.union(*silent.values())) > 1

@@ -93,7 +93,7 @@ def test_every_scenario_is_known_and_explained(scenario: str) -> None:
         ("sim:hang?report_stage=2", ["report_stage=2", "<= 1"]),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(text: str, words: list[str]) -> None:
+def test_errors_are_one_line(text: str, words: list[str]) -> None:
     with pytest.raises(UsageError) as caught:
         parse(text)
     message = str(caught.value)

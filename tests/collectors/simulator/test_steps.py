@@ -67,8 +67,8 @@ def test_a_healthy_run_stays_healthy_for_half_an_hour() -> None:
     events = steps(play("sim:healthy?nodes=2&type=trn1.2xlarge&minutes=30", "steps"))
     shares = [(e.second, e.data["comm_seconds"] / e.data["step_seconds"]) for e in events]
     lengths = [event.data["step_seconds"] for event in events]
-    for place, (now, _) in enumerate(shares):
-        window = [share for second, share in shares[: place + 1][-20:] if second > now - 20.0]
+    for index, (now, _) in enumerate(shares):
+        window = [share for second, share in shares[: index + 1][-20:] if second > now - 20.0]
         assert sum(window) / len(window) < 0.22
     assert sum(share for _, share in shares) / len(shares) == pytest.approx(0.17, abs=0.01)
     checkpoints = sum(length > 6.0 for length in lengths) / 2

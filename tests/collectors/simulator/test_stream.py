@@ -11,7 +11,7 @@ from trntop.session.monitor import SparseStart
 from trntop.sources import LOCAL_SOURCES
 
 CLOCKED = ("steps", "log", "neuron-sysfs")
-"""Sources that write clock times into what they say."""
+"""Sources that write clock times into their payloads."""
 SMALL = "nodes=3&type=trn1.32xlarge"
 
 
@@ -19,7 +19,7 @@ def readings(spec: str, count: int = 400, start: float = 0.0) -> list[Reading]:
     return list(itertools.islice(simulate(parse(spec), start), count))
 
 
-def test_a_seed_says_everything() -> None:
+def test_a_seed_determines_everything() -> None:
     spec = f"sim:demo?{SMALL}&seed=3"
     assert readings(spec) == readings(spec)
     assert readings(spec) != readings(f"sim:demo?{SMALL}&seed=4")
@@ -27,11 +27,11 @@ def test_a_seed_says_everything() -> None:
 
 def test_the_start_moves_times_only() -> None:
     early, late = readings("sim:healthy?nodes=2"), readings("sim:healthy?nodes=2", start=1e9)
-    for one, other in zip(early, late, strict=True):
-        assert other.time == pytest.approx(1e9 + one.time, abs=1e-5)
-        assert (one.node, one.source) == (other.node, other.source)
-        if one.source not in CLOCKED:
-            assert one.data == other.data
+    for reading, other in zip(early, late, strict=True):
+        assert other.time == pytest.approx(1e9 + reading.time, abs=1e-5)
+        assert (reading.node, reading.source) == (other.node, other.source)
+        if reading.source not in CLOCKED:
+            assert reading.data == other.data
 
 
 @pytest.mark.parametrize("scenario", ["demo", "latency-regression", "silent-node"])
@@ -45,7 +45,7 @@ def test_time_never_goes_back_and_ends_on_time(scenario: str) -> None:
     assert 1000.0 + 5.5 * 60 - 1.0 < times[-1] < 1000.0 + 5.5 * 60
 
 
-def test_every_node_speaks_once_a_second_at_its_own_moment() -> None:
+def test_every_node_reports_once_a_second_at_its_own_offset() -> None:
     offsets: dict[str, list[float]] = {}
     for reading in simulate(parse("sim:healthy?nodes=4&type=trn1.32xlarge&minutes=0.5"), 0.0):
         if reading.source == "efa":
@@ -90,15 +90,21 @@ def test_a_sparse_past_holds_the_same_events_in_fewer_payloads() -> None:
     simulation = parse(f"sim:demo?{SMALL}&minutes=2")
     every = list(simulate(simulation, 0.0))
     sparse = list(simulate(simulation, 0.0, SparseStart(until=100, every=10)))
-    assert [one for one in sparse if one.source in ("steps", "log")] == [
-        one for one in every if one.source in ("steps", "log")
+    assert [reading for reading in sparse if reading.source in ("steps", "log")] == [
+        reading for reading in every if reading.source in ("steps", "log")
     ]
-    counters = {(one.node, one.time): one.data for one in every if one.source == "efa"}
-    polled = [one for one in sparse if one.source == "efa"]
-    assert all(counters[one.node, one.time] == one.data for one in polled)
-    assert {int(one.time) for one in polled} == {*range(0, 101, 10), *range(101, 120)}
+    counters = {
+        (reading.node, reading.time): reading.data for reading in every if reading.source == "efa"
+    }
+    polled = [reading for reading in sparse if reading.source == "efa"]
+    assert all(counters[reading.node, reading.time] == reading.data for reading in polled)
+    assert {int(reading.time) for reading in polled} == {*range(0, 101, 10), *range(101, 120)}
     for source in ("host", "neuron-sysfs"):  # what is polled rarely is not lost between two polls
-        times = [one.time for one in sparse if (one.node, one.source) == ("trn-001", source)]
+        times = [
+            reading.time
+            for reading in sparse
+            if (reading.node, reading.source) == ("trn-001", source)
+        ]
         assert max(b - a for a, b in itertools.pairwise(times)) < 20.0
 
 

@@ -59,13 +59,13 @@ def busy(spec: str, begin: float, end: float) -> float:
     return 1.0 - spent[2] / sum(spent)
 
 
-def test_engines_are_half_busy_while_cores_look_fully_used() -> None:
+def test_tensor_engines_are_half_busy_while_cores_are_fully_utilized() -> None:
     """A core that waits in a collective counts as utilized, its tensor engine does not."""
     spec = "sim:healthy?nodes=1&type=trn1.2xlarge"
     assert busy(spec, 0.0, 60.0) == pytest.approx(0.55 * 3.95 / 4.28, abs=0.02)
 
 
-def test_a_hang_idles_the_engines() -> None:
+def test_a_hang_idles_the_tensor_engines() -> None:
     assert busy("sim:hang?nodes=1&type=trn1.2xlarge", 130.0, 290.0) == 0.0
 
 

@@ -1,4 +1,4 @@
-"""What stands on a node: a small fake tree of sysfs, and the fake programs of the Neuron tools."""
+"""What is on a node: a small fake tree of sysfs, and the fake programs of the Neuron tools."""
 
 import sys
 from pathlib import Path
@@ -10,9 +10,9 @@ FAKES = Path(sysfs_tree.__file__).parent
 
 
 def tree(root: Path) -> None:
-    """Two Neuron devices of two cores and two EFA cards; `/proc` is this machine's."""
+    """Two Neuron devices of two cores and two EFA devices; `/proc` is this machine's."""
     sysfs_tree.neuron_tree(root, devices=2, cores=2)
-    sysfs_tree.efa_tree(root, cards=2)
+    sysfs_tree.efa_tree(root, count=2)
     for name, text in (("sys_vendor", "Amazon EC2"), ("product_name", "trn2.48xlarge")):
         sysfs_tree.write(root / "sys/class/dmi/id" / name, text)
     (root / "proc").symlink_to("/proc")
@@ -27,13 +27,13 @@ def program(folder: Path, name: str, fake: str) -> Path:
 
 
 def collect(folder: Path, **settings: object) -> Collect:
-    """Settings that look at a node whose tree and programs are in `folder`."""
+    """Settings that read a node whose tree and programs are in `folder`."""
     if not (folder / "root").exists():
         tree(folder / "root")
-    given = {
+    values = {
         "root": str(folder / "root"),
         "neuron_monitor": str(program(folder, "neuron-monitor", "neuron_monitor.py")),
         "neuron_ls": str(program(folder, "neuron-ls", "neuron_ls.py")),
         **settings,
     }
-    return Collect(**given)  # type: ignore[arg-type]
+    return Collect(**values)  # type: ignore[arg-type]

@@ -64,7 +64,7 @@ def test_a_password_is_refused_and_not_repeated() -> None:
     assert "hunter2" not in str(caught.value)
 
 
-def test_nodes_go_by_the_shortest_names_that_tell_them_apart() -> None:
+def test_nodes_have_the_shortest_unambiguous_names() -> None:
     found = targets("ssh://trn-1.example.org,trn-2.example.org,127.0.0.1:2201,127.0.0.1:2202")
     assert [(target.name, target.address) for target in found] == [
         ("trn-1", "ssh://trn-1.example.org"),

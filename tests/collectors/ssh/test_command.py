@@ -14,12 +14,12 @@ def test_the_call() -> None:
     argv = arguments(NODE, Fleet(ssh="ssh -F '/a b/config'", connect=7), "exec sh -s")
     assert argv[:3] == ["ssh", "-F", "/a b/config"]
     assert argv[-7:] == ["-l", "ada", "-p", "2222", "--", "trn-1", "exec sh -s"]
-    options = {argv[place + 1] for place, word in enumerate(argv) if word == "-o"}
+    options = {argv[index + 1] for index, word in enumerate(argv) if word == "-o"}
     assert {"BatchMode=yes", "ConnectTimeout=7"} <= options
     assert not any("StrictHostKeyChecking" in word or "KnownHosts" in word for word in argv)
 
 
-def test_what_is_not_said_is_left_to_the_users_configuration() -> None:
+def test_unset_options_are_left_to_the_users_configuration() -> None:
     argv = arguments(Address("trn-1"), Fleet(), "true")
     assert "-l" not in argv
     assert "-p" not in argv

@@ -13,7 +13,7 @@ from trntop.collectors.polled import AbsentError
 from trntop.collectors.ssh.dump import Dump
 from trntop.collectors.sysfs import Entry, line_of
 
-CARD = b"""\
+DEVICE = b"""\
 >sys/module/efa/
 version:2.17.3g
 >sys/class/infiniband/
@@ -90,7 +90,7 @@ def test_other_files_are_another_folder(dump: Dump) -> None:
     assert dump.inode("a") != first
 
 
-def test_dumps_that_are_alike_have_one_index(dump: Dump) -> None:
+def test_equal_dumps_have_one_index(dump: Dump) -> None:
     other = Dump()
     dump.load(b"a/b:1\n")
     other.load(b"a/b:2\n")
@@ -123,9 +123,9 @@ def test_any_bytes(payload: bytes) -> None:
             json.loads(reader())
 
 
-def test_an_efa_card(dump: Dump) -> None:
+def test_an_efa_device(dump: Dump) -> None:
     reader = EfaReader(dump)
-    dump.load(CARD)
+    dump.load(DEVICE)
     assert json.loads(reader()) == {
         "driver": "2.17.3g",
         "devices": {
@@ -139,19 +139,19 @@ def test_an_efa_card(dump: Dump) -> None:
             }
         },
     }
-    dump.load(CARD.replace(b"tx_bytes:17", b"tx_bytes:18"))
+    dump.load(DEVICE.replace(b"tx_bytes:17", b"tx_bytes:18"))
     assert json.loads(reader())["devices"]["rdmap16s27"]["port"] == {"tx_bytes": 18}
     dump.load(b">sys/module/efa/\nversion:2.17.3g\n>sys/class/infiniband/\n")
     assert json.loads(reader())["devices"] == {}, "it was there, and is gone"
 
 
-def test_a_machine_without_cards(dump: Dump) -> None:
+def test_a_machine_without_efa_devices(dump: Dump) -> None:
     dump.load(b"")
     with pytest.raises(AbsentError, match="no EFA device"):
         EfaReader(dump)()
 
 
-def test_a_device_that_fails_is_told_as_here(dump: Dump) -> None:
+def test_a_device_that_fails_is_reported_as_locally(dump: Dump) -> None:
     tree = b">sys/devices/virtual/neuron_device/\nneuron0/\nneuron0/neuron_core0/\n"
     reader = NeuronSysfsReader(dump)
     dump.load(b">sys/module/neuron/\nversion:2.30.2.0\n" + tree + b"neuron0/serial_number:1\n")

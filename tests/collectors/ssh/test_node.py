@@ -1,4 +1,4 @@
-"""Nodes over a real sshd on loopback: they are read, and say what is wrong with them."""
+"""Nodes over a real sshd on loopback: they are read, and report what is wrong with them."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.collectors.fleet.test_watch import Changing
-from tests.collectors.notebook import Notebook, alive, running, wait_until
+from tests.collectors.recording_sink import RecordingSink, alive, running, wait_until
 from tests.collectors.ssh.nodes import collect
 from tests.sshd import ALIAS, Sshd, needs_sshd, sshd
 from trntop.catalog import (
@@ -52,61 +52,61 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
-    with sshd(tmp_path_factory.mktemp("sshd")) as one:
-        yield one
+    with sshd(tmp_path_factory.mktemp("sshd")) as server:
+        yield server
 
 
 @pytest.fixture
-def sink() -> Notebook:
-    return Notebook()
+def sink() -> RecordingSink:
+    return RecordingSink()
 
 
 def settings(tmp_path: Path, command: str, connect: float = 5.0, **some: object) -> Settings:
-    given = {"period": 0.5, **some}
-    return Settings(collect=collect(tmp_path, **given), fleet=Fleet(ssh=command, connect=connect))
+    options = {"period": 0.5, **some}
+    return Settings(collect=collect(tmp_path, **options), fleet=Fleet(ssh=command, connect=connect))
 
 
-def node(one: Settings, name: str = "trn-1", **options: float) -> SshNode:
+def node(config: Settings, name: str = "trn-1", **options: float) -> SshNode:
     address = addresses(f"ssh://{name}")
-    return SshNode(name, address, one, backoff=Backoff(0.1), retry_interval=0.2, **options)
+    return SshNode(name, address, config, backoff=Backoff(0.1), retry_interval=0.2, **options)
 
 
-def reason(sink: Notebook, name: str = "trn-1") -> str:
-    """Why a node cannot be reached, as it said first."""
+def reason(sink: RecordingSink, name: str = "trn-1") -> str:
+    """The first reason why a node cannot be reached."""
     return next(
-        one.reason.partition("; next attempt")[0]
-        for one in sink.statuses
-        if (one.node, one.source, one.state) == (name, SSH, State.DOWN)
+        status.reason.partition("; next attempt")[0]
+        for status in sink.statuses
+        if (status.node, status.source, status.state) == (name, SSH, State.DOWN)
     )
 
 
-def last(sink: Notebook) -> dict[tuple[str, str], Status]:
-    return {(one.node, one.source): one for one in sink.statuses}
+def last(sink: RecordingSink) -> dict[tuple[str, str], Status]:
+    return {(status.node, status.source): status for status in sink.statuses}
 
 
-def heard(sink: Notebook) -> set[tuple[str, str]]:
-    return {(one.node, one.source) for one in sink.readings}
+def reporting(sink: RecordingSink) -> set[tuple[str, str]]:
+    return {(reading.node, reading.source) for reading in sink.readings}
 
 
 @contextlib.asynccontextmanager
-async def all_of(collectors: list[Collector], sink: Notebook) -> AsyncIterator[None]:
+async def all_of(collectors: list[Collector], sink: RecordingSink) -> AsyncIterator[None]:
     async with contextlib.AsyncExitStack() as stack:
-        for one in collectors:
-            await stack.enter_async_context(running(one, sink))
+        for collector in collectors:
+            await stack.enter_async_context(running(collector, sink))
         yield
 
 
-async def test_sixteen_nodes(server: Sshd, tmp_path: Path, sink: Notebook) -> None:
+async def test_sixteen_nodes(server: Sshd, tmp_path: Path, sink: RecordingSink) -> None:
     """Every source of each of them; one lacks neuron-monitor, another's ends at once."""
     command = server.ssh(nodes={"trn-07": {"FAKE_NEURON_MONITOR": "exit:3"}})
-    one = settings(tmp_path, command, period=1.0)
+    config = settings(tmp_path, command, period=1.0)
     source = parse(f"ssh://trn-[01-{NODES}]")
     assert source.origin is Origin.SSH
     names = {f"trn-{number:02}" for number in range(1, NODES + 1)}
     kinds = {SSH, NEURON_MONITOR, EFA_SOURCE, TENSOR_ENGINE, NEURON_SYSFS, NEURON_LS, HOST}
     expected = {(name, kind) for name in names for kind in kinds} - {("trn-07", NEURON_MONITOR)}
-    async with all_of(ssh.collectors(source, one), sink):
-        await sink.until(lambda: heard(sink) >= expected, 30)
+    async with all_of(ssh.collectors(source, config), sink):
+        await sink.until(lambda: reporting(sink) >= expected, 30)
         await sink.until(lambda: last(sink)["trn-07", NEURON_MONITOR].state is State.DOWN)
         everything = server.sessions()
         assert len(server.running("sshd:")) >= NODES
@@ -119,11 +119,11 @@ async def test_sixteen_nodes(server: Sshd, tmp_path: Path, sink: Notebook) -> No
     wait_until(lambda: not any(map(alive, everything)))
 
 
-async def test_a_monitor_shows_the_node(server: Sshd, tmp_path: Path, sink: Notebook) -> None:
-    one = settings(tmp_path, server.ssh())
-    async with running(node(one), sink):
-        await sink.until(lambda: len({source for _, source in heard(sink)}) == 7, 15)
-    monitor = Monitor(one)
+async def test_a_monitor_shows_the_node(server: Sshd, tmp_path: Path, sink: RecordingSink) -> None:
+    config = settings(tmp_path, server.ssh())
+    async with running(node(config), sink):
+        await sink.until(lambda: len({source for _, source in reporting(sink)}) == 7, 15)
+    monitor = Monitor(config)
     for reading in sink.readings:
         monitor.feed(reading)
     view = monitor.tick(sink.readings[-1].time).cluster.nodes["trn-1"]
@@ -134,25 +134,25 @@ async def test_a_monitor_shows_the_node(server: Sshd, tmp_path: Path, sink: Note
 
 
 async def test_a_missing_neuron_monitor_leaves_the_rest(
-    server: Sshd, tmp_path: Path, sink: Notebook
+    server: Sshd, tmp_path: Path, sink: RecordingSink
 ) -> None:
-    one = settings(tmp_path, server.ssh(), neuron_monitor="no-such-program")
-    async with running(node(one), sink):
-        await sink.until(lambda: ("trn-1", EFA_SOURCE) in heard(sink), 10)
+    config = settings(tmp_path, server.ssh(), neuron_monitor="no-such-program")
+    async with running(node(config), sink):
+        await sink.until(lambda: ("trn-1", EFA_SOURCE) in reporting(sink), 10)
         await sink.until(lambda: ("trn-1", NEURON_MONITOR) in last(sink))
     status = last(sink)["trn-1", NEURON_MONITOR]
     assert status.state is State.DOWN
     assert status.reason.startswith("no-such-program is not installed there")
 
 
-async def test_a_key_that_is_refused(server: Sshd, tmp_path: Path, sink: Notebook) -> None:
+async def test_a_key_that_is_refused(server: Sshd, tmp_path: Path, sink: RecordingSink) -> None:
     async with running(node(settings(tmp_path, server.ssh(key="other"))), sink):
         await sink.until(lambda: sink.reasons(State.DOWN), 10)
     assert reason(sink).startswith("permission denied (publickey)")
     assert sink.readings == []
 
 
-async def test_host_keys_are_checked(server: Sshd, tmp_path: Path, sink: Notebook) -> None:
+async def test_host_keys_are_checked(server: Sshd, tmp_path: Path, sink: RecordingSink) -> None:
     unknown, changed = tmp_path / "unknown", tmp_path / "changed"
     unknown.touch()
     kind, key = (server.folder / "other.pub").read_text().split()[:2]
@@ -161,8 +161,8 @@ async def test_host_keys_are_checked(server: Sshd, tmp_path: Path, sink: Noteboo
         *("Host trn-1", f"UserKnownHostsFile {unknown}"),
         *("Host trn-2", f"UserKnownHostsFile {changed}"),
     )
-    one = settings(tmp_path, command)
-    async with running(node(one), sink), running(node(one, "trn-2"), sink):
+    config = settings(tmp_path, command)
+    async with running(node(config), sink), running(node(config, "trn-2"), sink):
         await sink.until(
             lambda: (
                 len(
@@ -181,7 +181,7 @@ async def test_host_keys_are_checked(server: Sshd, tmp_path: Path, sink: Noteboo
     assert unknown.read_text() == "", "nothing was trusted"
 
 
-async def test_hosts_that_do_not_answer(server: Sshd, tmp_path: Path, sink: Notebook) -> None:
+async def test_hosts_that_do_not_answer(server: Sshd, tmp_path: Path, sink: RecordingSink) -> None:
     """One whose port is open and silent, one that is closed, one without a name."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
@@ -191,10 +191,10 @@ async def test_hosts_that_do_not_answer(server: Sshd, tmp_path: Path, sink: Note
             *("Host trn-2", "Port 1"),
             *("Host trn-3", "HostName no-such-host.invalid"),
         )
-        one = settings(tmp_path, command, connect=1.0)
+        config = settings(tmp_path, command, connect=1.0)
         names = [f"trn-{number}" for number in range(1, 5)]
-        async with all_of([node(one, name) for name in names], sink):
-            await sink.until(lambda: ("trn-4", EFA_SOURCE) in heard(sink), 10)
+        async with all_of([node(config, name) for name in names], sink):
+            await sink.until(lambda: ("trn-4", EFA_SOURCE) in reporting(sink), 10)
             await sink.until(
                 lambda: (
                     {each.node for each in sink.statuses if each.state is State.DOWN}
@@ -208,40 +208,40 @@ async def test_hosts_that_do_not_answer(server: Sshd, tmp_path: Path, sink: Note
 
 
 async def test_two_machines_that_are_called_the_same_stay_apart(
-    server: Sshd, tmp_path: Path, sink: Notebook
+    server: Sshd, tmp_path: Path, sink: RecordingSink
 ) -> None:
-    one = settings(tmp_path, server.ssh())
+    config = settings(tmp_path, server.ssh())
     before = descriptors._reserved
     sink.register("trn-1", "ssh://trn-1.elsewhere", SSH)
-    async with running(node(one), sink):
+    async with running(node(config), sink):
         await sink.until(lambda: sink.statuses)
         status = sink.statuses[-1]
         assert (status.node, status.state) == ("ssh://trn-1", State.DOWN)
         assert status.reason == "the name trn-1 belongs to ssh://trn-1.elsewhere"
         assert sink.readings == []
         sink.remove("trn-1", "ssh://trn-1.elsewhere")
-        await sink.until(lambda: ("trn-1", SSH) in heard(sink), 10)
-        assert sink.forgotten == ["trn-1", "ssh://trn-1"]
+        await sink.until(lambda: ("trn-1", SSH) in reporting(sink), 10)
+        assert sink.removed == ["trn-1", "ssh://trn-1"]
         assert descriptors._reserved > before
-    assert {name for name, _ in heard(sink)} == {"trn-1"}
+    assert {name for name, _ in reporting(sink)} == {"trn-1"}
     assert descriptors._reserved == before
 
 
 async def test_a_list_loses_the_name_that_its_node_goes_by(
-    server: Sshd, tmp_path: Path, sink: Notebook
+    server: Sshd, tmp_path: Path, sink: RecordingSink
 ) -> None:
-    one = settings(tmp_path, server.ssh())
+    config = settings(tmp_path, server.ssh())
     sink.register("trn-1", "http://trn-1.elsewhere")
     listed = Changing(Target("trn-1", "ssh://trn-1", {"zone": "x"}), Target("a", "ssh://a"))
-    async with running(Watch(listed, one), sink):
-        await sink.until(lambda: ("a", SSH) in heard(sink), 10)
+    async with running(Watch(listed, config), sink):
+        await sink.until(lambda: ("a", SSH) in reporting(sink), 10)
         del listed.targets[0]
-        await sink.until(lambda: sink.forgotten == ["ssh://trn-1"])
-    assert {name for name, _ in heard(sink)} == {"a"}
+        await sink.until(lambda: sink.removed == ["ssh://trn-1"])
+    assert {name for name, _ in reporting(sink)} == {"a"}
 
 
 async def test_a_login_shell_that_talks(
-    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, sink: Notebook
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, sink: RecordingSink
 ) -> None:
     """A banner, and a .bashrc that greets on both channels: skipped and counted."""
     folder = tmp_path_factory.mktemp("sshd")
@@ -251,17 +251,19 @@ async def test_a_login_shell_that_talks(
     options = (f"Banner {folder / 'banner'}", f"ForceCommand . {home}")
     with sshd(folder, *options) as server:
         async with running(node(settings(tmp_path, server.ssh())), sink):
-            await sink.until(lambda: heard(sink) >= {("trn-1", NEURON_MONITOR), ("trn-1", SSH)}, 10)
+            await sink.until(
+                lambda: reporting(sink) >= {("trn-1", NEURON_MONITOR), ("trn-1", SSH)}, 10
+            )
     assert last(sink)["trn-1", SSH].counts["noise"] == 3
     assert last(sink)["trn-1", NEURON_MONITOR].counts["skipped"] == 0
 
 
 async def test_a_node_that_hangs_is_given_up_and_comes_back(
-    server: Sshd, tmp_path: Path, sink: Notebook
+    server: Sshd, tmp_path: Path, sink: RecordingSink
 ) -> None:
-    one = settings(tmp_path, server.ssh())
-    async with running(node(one, silence=1.5), sink):
-        await sink.until(lambda: ("trn-1", EFA_SOURCE) in heard(sink), 10)
+    config = settings(tmp_path, server.ssh())
+    async with running(node(config, silence=1.5), sink):
+        await sink.until(lambda: ("trn-1", EFA_SOURCE) in reporting(sink), 10)
         stopped = server.sessions()
         try:
             _signal(stopped, signal.SIGSTOP)
@@ -276,7 +278,7 @@ async def test_a_node_that_hangs_is_given_up_and_comes_back(
 
 
 async def test_a_node_that_answers_without_end(
-    server: Sshd, tmp_path: Path, sink: Notebook, monkeypatch: pytest.MonkeyPatch
+    server: Sshd, tmp_path: Path, sink: RecordingSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(answers, "MAX_DUMP", 100)
     async with running(node(settings(tmp_path, server.ssh()), silence=2.0), sink):
@@ -284,9 +286,9 @@ async def test_a_node_that_answers_without_end(
     assert "is longer than" in reason(sink)
 
 
-async def test_a_connection_that_is_cut(server: Sshd, tmp_path: Path, sink: Notebook) -> None:
+async def test_a_connection_that_is_cut(server: Sshd, tmp_path: Path, sink: RecordingSink) -> None:
     async with running(node(settings(tmp_path, server.ssh())), sink):
-        await sink.until(lambda: ("trn-1", EFA_SOURCE) in heard(sink), 10)
+        await sink.until(lambda: ("trn-1", EFA_SOURCE) in reporting(sink), 10)
         _signal(server.running("sshd:"), signal.SIGKILL)
         await sink.until(lambda: sink.reasons(State.DOWN))
         assert reason(sink) == "the connection was closed"
@@ -294,7 +296,7 @@ async def test_a_connection_that_is_cut(server: Sshd, tmp_path: Path, sink: Note
 
 
 async def test_a_configuration_that_would_be_in_the_way(
-    server: Sshd, tmp_path: Path, sink: Notebook
+    server: Sshd, tmp_path: Path, sink: RecordingSink
 ) -> None:
     """A terminal, a command of its own, a forwarding that cannot be: none of them is for us."""
     command = server.ssh(
@@ -307,13 +309,13 @@ async def test_a_configuration_that_would_be_in_the_way(
         f"ControlPath {tmp_path / 'own'}",
     )
     async with running(node(settings(tmp_path, command)), sink):
-        await sink.until(lambda: ("trn-1", NEURON_MONITOR) in heard(sink), 10)
-        assert not (tmp_path / "own").exists(), "trntop is nobody's master"
+        await sink.until(lambda: ("trn-1", NEURON_MONITOR) in reporting(sink), 10)
+        assert not (tmp_path / "own").exists(), "trntop starts no master connection"
     assert last(sink)["trn-1", SSH].counts["noise"] == 0
 
 
 async def test_a_shared_connection_is_used_and_stays(
-    server: Sshd, tmp_path: Path, sink: Notebook
+    server: Sshd, tmp_path: Path, sink: RecordingSink
 ) -> None:
     path = server.folder / "shared"  # short: a socket's path has at most 108 bytes
     command = server.ssh(f"ControlPath {path}")
@@ -324,7 +326,7 @@ async def test_a_shared_connection_is_used_and_stays(
         await asyncio.to_thread(wait_until, path.is_socket, 10)
         before = len(server.running("sshd:"))
         async with running(node(settings(tmp_path, command)), sink):
-            await sink.until(lambda: ("trn-1", NEURON_MONITOR) in heard(sink), 10)
+            await sink.until(lambda: ("trn-1", NEURON_MONITOR) in reporting(sink), 10)
             assert len(server.running("sshd:")) == before, "no second connection"
         await asyncio.to_thread(wait_until, lambda: not server.running("neuron_monitor.py"))
         assert master.returncode is None
@@ -333,19 +335,19 @@ async def test_a_shared_connection_is_used_and_stays(
         await master.wait()
 
 
-async def test_quitting_is_quick(server: Sshd, tmp_path: Path, sink: Notebook) -> None:
-    one = settings(tmp_path, server.ssh())
-    async with all_of([node(one, f"trn-{number}") for number in range(4)], sink):
-        await sink.until(lambda: len({name for name, _ in heard(sink)}) == 4, 15)
+async def test_quitting_is_quick(server: Sshd, tmp_path: Path, sink: RecordingSink) -> None:
+    config = settings(tmp_path, server.ssh())
+    async with all_of([node(config, f"trn-{number}") for number in range(4)], sink):
+        await sink.until(lambda: len({name for name, _ in reporting(sink)}) == 4, 15)
         began = time.monotonic()
     assert time.monotonic() - began < 2.0  # four, one after the other
 
 
 def test_a_recording_of_a_node_plays_again(server: Sshd, tmp_path: Path) -> None:
-    one = settings(tmp_path, server.ssh())
-    options = [f"fleet.ssh={one.fleet.ssh}"]
+    config = settings(tmp_path, server.ssh())
+    options = [f"fleet.ssh={config.fleet.ssh}"]
     options += [
-        f"collect.{key}={getattr(one.collect, key)}"
+        f"collect.{key}={getattr(config.collect, key)}"
         for key in ("root", "neuron_monitor", "neuron_ls", "period")
     ]
     file = tmp_path / "night.jsonl.gz"
@@ -366,17 +368,17 @@ def test_a_recording_of_a_node_plays_again(server: Sshd, tmp_path: Path) -> None
 
 def test_a_killed_trntop_leaves_nothing_behind(server: Sshd, tmp_path: Path) -> None:
     """SIGKILL of our side: everything ends over there, though neuron-monitor is silent."""
-    one = settings(tmp_path, server.ssh(nodes={"trn-1": {"FAKE_NEURON_MONITOR": "hang"}}))
+    config = settings(tmp_path, server.ssh(nodes={"trn-1": {"FAKE_NEURON_MONITOR": "hang"}}))
     program = textwrap.dedent(f"""
         import asyncio
-        from tests.collectors.notebook import Notebook
+        from tests.collectors.recording_sink import RecordingSink
         from trntop.collectors import ssh
         from trntop.core.settings import *
         from trntop.core.source_spec import parse
 
         async def main():
-            one = {one!r}
-            await ssh.collectors(parse("ssh://trn-1"), one)[0].run(Notebook())
+            settings = {config!r}
+            await ssh.collectors(parse("ssh://trn-1"), settings)[0].run(RecordingSink())
 
         asyncio.run(main())
     """)
@@ -387,7 +389,7 @@ def test_a_killed_trntop_leaves_nothing_behind(server: Sshd, tmp_path: Path) -> 
     finally:
         child.kill()
         child.wait()
-    # Not only sshd's children: what outlives its session belongs to nobody.
+    # Not only sshd's children: what outlives its session has no parent.
     wait_until(lambda: not any(map(alive, everything)), 5)
 
 

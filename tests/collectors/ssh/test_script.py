@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from tests.collectors.notebook import Notebook, alive, pids, running, wait_until
+from tests.collectors.recording_sink import RecordingSink, alive, pids, running, wait_until
 from tests.collectors.ssh.nodes import collect
 from tests.fakes import sysfs_tree
 from tests.sshd import descendants
@@ -99,14 +99,14 @@ async def test_what_is_read_there_is_what_would_be_read_here(
 
     async with linked(settings, shell) as connection:
         await agree()
-        card = sysfs_tree.efa_tree(root / "other", cards=1)[0]
-        sysfs_tree.bump(sysfs_tree.efa_counter(root, card, "tx_bytes"), 17)
-        sysfs_tree.fail(sysfs_tree.efa_counter(root, card, "rx_bytes"))
+        device = sysfs_tree.efa_tree(root / "other", count=1)[0]
+        sysfs_tree.bump(sysfs_tree.efa_counter(root, device, "tx_bytes"), 17)
+        sysfs_tree.fail(sysfs_tree.efa_counter(root, device, "rx_bytes"))
         here[0] = EfaReader(root)  # the one before holds open what is no longer there
         core = sysfs_tree.core_folder(root, 0, 1)
         sysfs_tree.write(core / "tensor_engine/pe_cntrs", sysfs_tree.pe_cntrs(7, 8, 9))
         await agree()
-        sysfs_tree.remove_card(root, card)
+        sysfs_tree.remove_efa_device(root, device)
         sysfs_tree.remove_device(root, 1)
         await agree()
         sysfs_tree.neuron_device(root, 1, devices=2, cores=2)
@@ -115,7 +115,7 @@ async def test_what_is_read_there_is_what_would_be_read_here(
 
 async def test_devices_of_an_older_driver(settings: Collect, tmp_path: Path) -> None:
     root = tmp_path / "older"
-    sysfs_tree.efa_tree(root, cards=2, driver="2.8.0", rate=100)
+    sysfs_tree.efa_tree(root, count=2, driver="2.8.0", rate=100)
     dump = Dump()
     async with linked(structs.replace(settings, root=str(root))) as connection:
         there = await read(connection, EFA_SOURCE, dump, EfaReader(dump))
@@ -140,7 +140,7 @@ async def test_neuron_monitor(
 ) -> None:
     monkeypatch.setenv("FAKE_NEURON_MONITOR_PIDS", str(tmp_path / "pids"))
     monkeypatch.setenv("FAKE_NEURON_MONITOR", "exit-after:2:3")
-    sink = Notebook()
+    sink = RecordingSink()
     async with linked(settings, shell) as connection, _flushing(connection):
         monitor = NeuronMonitor(
             "n",
@@ -176,7 +176,7 @@ async def test_neuron_ls(
     settings: Collect, shell: tuple[str, str], monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
     monkeypatch.setenv("FAKE_NEURON_LS", mode)
-    sink = Notebook()
+    sink = RecordingSink()
     async with (
         linked(settings, shell) as connection,
         running(NeuronLs("n", run=partial(sources.run_neuron_ls, connection, "-")), sink),
@@ -198,7 +198,7 @@ async def test_neuron_ls_that_fails(
     settings: Collect, monkeypatch: pytest.MonkeyPatch, mode: str, reason: str
 ) -> None:
     monkeypatch.setenv("FAKE_NEURON_LS", mode)
-    sink = Notebook()
+    sink = RecordingSink()
     async with (
         linked(settings) as connection,
         running(NeuronLs("n", run=partial(sources.run_neuron_ls, connection, "-")), sink),
@@ -211,7 +211,7 @@ async def test_programs_that_are_missing(tmp_path: Path) -> None:
     plain = tmp_path / "plain"
     plain.write_text("no program")
     settings = collect(tmp_path, neuron_monitor="no-such-program", neuron_ls=str(plain))
-    sink = Notebook()
+    sink = RecordingSink()
     async with linked(settings) as connection:
         monitor = NeuronMonitor(
             "n", launch=sources.RemoteMonitor(connection, "no-such-program").launch
@@ -219,15 +219,17 @@ async def test_programs_that_are_missing(tmp_path: Path) -> None:
         lister = NeuronLs("n", run=partial(sources.run_neuron_ls, connection, str(plain)))
         async with running(monitor, sink), running(lister, sink):
             await sink.until(lambda: len(sink.reasons(State.DOWN)) == 2)
-    monitor_reason, lister_reason = sorted(sink.reasons(State.DOWN), key=lambda one: one[:1] == "/")
+    monitor_reason, lister_reason = sorted(
+        sink.reasons(State.DOWN), key=lambda reason: reason[:1] == "/"
+    )
     assert monitor_reason.startswith("no-such-program is not installed there: neither on PATH nor")
     assert lister_reason.startswith(f"{plain} is not executable by this user")
 
 
 async def test_a_machine_of_another_kind(tmp_path: Path) -> None:
-    """No driver, no card, not even /proc: each source says so."""
+    """No driver, no EFA device, not even /proc: each source reports it."""
     (tmp_path / "root").mkdir()
-    sink = Notebook()
+    sink = RecordingSink()
     settings = collect(tmp_path)
     async with linked(settings) as connection:
         for source in sources.sources("n", connection, settings):
@@ -239,7 +241,7 @@ async def test_a_machine_of_another_kind(tmp_path: Path) -> None:
 
 
 async def test_a_read_that_hangs_holds_up_no_other(settings: Collect) -> None:
-    """A FIFO that nobody writes to hangs like a driver in trouble."""
+    """A FIFO without a writer hangs like a driver in trouble."""
     counter = Path(settings.root) / "sys/module/efa/version"
     counter.unlink()
     os.mkfifo(counter)
@@ -250,7 +252,7 @@ async def test_a_read_that_hangs_holds_up_no_other(settings: Collect) -> None:
         assert await read(connection, TENSOR_ENGINE, engines, TensorEngineReader(engines))
 
 
-async def test_a_far_read_waits_for_the_one_before(settings: Collect) -> None:
+async def test_a_remote_read_waits_for_the_previous_one(settings: Collect) -> None:
     version = Path(settings.root) / "sys/module/efa/version"
     version.unlink()
     os.mkfifo(version)
@@ -304,14 +306,14 @@ async def test_nothing_is_left_when_the_connection_ends(
     [("dash", True), *((name, False) for name in SHELLS)],
     indirect=["shell"],
 )
-async def test_nothing_is_left_when_nobody_asks_any_more(
+async def test_nothing_is_left_after_the_last_request(
     settings: Collect,
     shell: tuple[str, str],
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     reading: bool,
 ) -> None:
-    """The other machine has vanished: the connection stands, and may not take answers either."""
+    """The other machine has vanished: the connection stays open, and may not accept answers."""
     timeout = 3 if reading else 1
     monkeypatch.setattr(script, "TIMEOUT", timeout)
     monkeypatch.setenv("FAKE_NEURON_MONITOR", "hang")
@@ -341,22 +343,22 @@ async def test_nothing_is_left_when_nobody_asks_any_more(
 def _fakes(pid: int) -> int:
     """How many of the fake programs run below a process."""
     lines = []
-    for one in descendants(pid):
+    for child in descendants(pid):
         with contextlib.suppress(OSError):
-            lines.append(Path(f"/proc/{one}/cmdline").read_bytes())
+            lines.append(Path(f"/proc/{child}/cmdline").read_bytes())
     return sum(line.count(b"/fakes/") for line in lines if b"-S\0-E" in line)
 
 
 @contextlib.asynccontextmanager
 async def _flushing(connection: Connection) -> AsyncIterator[None]:
-    """A beat, as the collector of a node has it."""
+    """A heartbeat, as the collector of a node has it."""
 
-    async def beat() -> None:
+    async def heartbeat() -> None:
         while True:
             connection.flush()
             await asyncio.sleep(0.1)
 
-    task = asyncio.create_task(beat())
+    task = asyncio.create_task(heartbeat())
     try:
         yield
     finally:
@@ -365,10 +367,12 @@ async def _flushing(connection: Connection) -> AsyncIterator[None]:
 
 @contextlib.contextmanager
 def _folders() -> Iterator[Callable[[], set[Path]]]:
-    """Tells which folders of the script are new."""
+    """Returns which folders of the script are new."""
 
     def found() -> set[Path]:
-        return {one for place in ("/dev/shm", "/tmp") for one in Path(place).glob("trntop.??????")}
+        return {
+            path for folder in ("/dev/shm", "/tmp") for path in Path(folder).glob("trntop.??????")
+        }
 
     before = found()
     yield lambda: found() - before

@@ -1,4 +1,4 @@
-"""Our overlap beside HolisticTraceAnalysis's, on a trace that neither of us made.
+"""Our overlap compared with HolisticTraceAnalysis's, on a trace that neither of us made.
 
 HolisticTraceAnalysis is no dependency: the test runs where it and the capture are at hand.
 """

@@ -27,7 +27,7 @@ def refusal(path: Path, form: str = "auto") -> str:
 
 
 @pytest.mark.parametrize("suffix", [".json", ".json.gz", ".json.zst", ".odd"])
-def test_compression_is_told_by_the_first_bytes(tmp_path: Path, suffix: str) -> None:
+def test_compression_is_detected_by_the_first_bytes(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"trace{suffix}"
     text = kineto(tmp_path / "plain", [gemm(0, 10)]).read_bytes()
     packers = {".gz": gzip.compress, ".zst": zstandard.ZstdCompressor().compress}
@@ -56,7 +56,7 @@ def test_what_is_no_trace(tmp_path: Path, text: str, reason: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["run.jsonl", "run.jsonl.zst"])
-def test_a_recording_is_told_and_what_plays_it(tmp_path: Path, name: str) -> None:
+def test_a_recording_is_reported_with_its_replay_command(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     with Recorder(path, created=1.0) as recorder:
         for time in range(9):

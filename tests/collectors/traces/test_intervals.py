@@ -33,9 +33,9 @@ def test_a_union_covers_the_same_time_in_disjoint_ordered_rows(
 
 @given(ROWS, ROWS)
 def test_an_overlap_is_what_both_cover(
-    one: list[tuple[int, ...]], two: list[tuple[int, ...]]
+    left: list[tuple[int, ...]], two: list[tuple[int, ...]]
 ) -> None:
-    first, second = rows(one), rows(two)
+    first, second = rows(left), rows(two)
     assert overlap(union(first), union(second)) == len(raster(first) & raster(second))
 
 

@@ -29,11 +29,11 @@ def the(path: Path) -> Capture:
     return capture
 
 
-def times(one: Step) -> tuple[int | None, ...]:
+def times(step: Step) -> tuple[int | None, ...]:
     """Whole microseconds of step, compute, comm, overlap, exposed."""
     seconds = (
-        one.step_seconds, one.compute_seconds, one.comm_seconds, one.overlap_seconds,
-        one.exposed_comm_seconds,
+        step.step_seconds, step.compute_seconds, step.comm_seconds, step.overlap_seconds,
+        step.exposed_comm_seconds,
     )  # fmt: skip
     return tuple(None if each is None else round(each / MICRO) for each in seconds)
 
@@ -166,7 +166,7 @@ def test_collectives_of_neuron_are_communication(tmp_path: Path) -> None:
     assert times(steps_of(the(kineto(tmp_path / "t.json", events)))[0])[2] == 20
 
 
-def test_a_kernel_over_the_edge_counts_on_both_sides_and_the_total_says_what_lies_outside(
+def test_a_kernel_over_the_edge_counts_on_both_sides_and_the_total_has_what_lies_outside(
     tmp_path: Path,
 ) -> None:
     capture = the(
@@ -198,8 +198,8 @@ def test_marks_of_the_device_go_before_those_of_the_host(tmp_path: Path) -> None
             ],
         )
     )  # fmt: skip
-    one, two, nine = steps_of(capture)
-    assert times(one) == (110, 80, 100, 70, 30)
+    found, two, nine = steps_of(capture)
+    assert times(found) == (110, 80, 100, 70, 30)
     assert times(two) == (80, 80, 10, 10, 0), "steps 3 to 8 are missing: it lasts its own time"
     assert times(nine)[0] == 50
 
@@ -322,11 +322,11 @@ def test_parts_of_steps_agree_with_a_raster(
         for kind in (False, True)
     ]
     origin = min(start for _, start, _ in kernels)
-    for one, window in zip(steps_of(capture), capture.windows, strict=bool(marks)):
+    for found, window in zip(steps_of(capture), capture.windows, strict=bool(marks)):
         inside = set(range(window.start // 1000 + origin, window.stop // 1000 + origin))
         compute, comm = (inside & kind for kind in cells)
         expected = len(compute), len(comm), len(compute & comm), len(comm - compute)
-        assert times(one)[1:] == expected
+        assert times(found)[1:] == expected
     total = total_of(capture)
     assert round((total.exposed_comm_seconds or 0) / MICRO) == len(cells[1] - cells[0])
     inside = {
@@ -366,4 +366,4 @@ def test_whatever_the_events_are_there_is_a_capture_or_one_sentence(
     )
     capture = the(path)
     assert total_of(capture).compute_seconds is not None
-    assert all(one.step_seconds > 0 for one in steps_of(capture))
+    assert all(found.step_seconds > 0 for found in steps_of(capture))

@@ -22,11 +22,11 @@ def span(
     ]
 
 
-def times(one: Step) -> tuple[int | None, ...]:
+def times(step: Step) -> tuple[int | None, ...]:
     """Nanoseconds of step, compute, comm, overlap, exposed."""
     seconds = (
-        one.step_seconds, one.compute_seconds, one.comm_seconds, one.overlap_seconds,
-        one.exposed_comm_seconds,
+        step.step_seconds, step.compute_seconds, step.comm_seconds, step.overlap_seconds,
+        step.exposed_comm_seconds,
     )  # fmt: skip
     return tuple(None if each is None else round(each * 1e9) for each in seconds)
 
@@ -49,7 +49,7 @@ def test_a_core_is_a_rank_and_a_capture_one_step_without_a_number(tmp_path: Path
     assert "exposed communication is unknown" in zero.notes[0]
 
 
-def test_so_many_executions_are_a_step_if_the_user_says_so(tmp_path: Path) -> None:
+def test_a_number_of_executions_is_a_step_on_request(tmp_path: Path) -> None:
     runs = [event for n in range(5) for event in span(RUN, 100 * n, 100 * n + 60, n)]
     path = system_trace(tmp_path / "t.json", [*runs, *span(COMM, 50, 130, 99)])
     (capture,) = load([path], executions=2)

@@ -18,20 +18,20 @@ NASTY = "</td><b>*bold*</b> `x` [a](b) \x1b[31m\x00"
 
 @pytest.fixture(scope="module")
 def check() -> Check:
-    def answer(one: str, two: str, efa_device: str) -> Answer:
-        if {one, two} == {"trn-001", "trn-002"}:
+    def answer(client: str, server: str, efa_device: str) -> Answer:
+        if {client, server} == {"trn-001", "trn-002"}:
             return failed("no data within 10 s", "path")
-        return LATENCY * (4 if "trn-006" in (one, two) else 1)
+        return LATENCY * (4 if "trn-006" in (client, server) else 1)
 
     fleet = Fleet(8, answer)
     for name in ("trn-003", "trn-004"):
-        fleet.looks[name] = lambda _: inspection("", memlock_bytes=65536.0)
+        fleet.inspections[name] = lambda _: inspection("", memlock_bytes=65536.0)
     return fleet.run()
 
 
 def hostile() -> Check:
     fleet = Fleet(3)
-    fleet.looks["trn-002"] = lambda _: inspection("", busy=[NASTY], problems=[NASTY])
+    fleet.inspections["trn-002"] = lambda _: inspection("", busy=[NASTY], problems=[NASTY])
     return fleet.run()
 
 
@@ -51,14 +51,16 @@ def test_colour_is_only_where_it_is_reserved(check: Check) -> None:
     assert "\x1b" not in text(check, 100)
 
 
-def test_the_same_words_of_several_nodes_are_said_once(check: Check) -> None:
-    (memlock,) = [one for one in groups(check.findings) if one.check == "memlock"]
+def test_the_same_text_of_several_nodes_is_shown_once(check: Check) -> None:
+    (memlock,) = [group for group in groups(check.findings) if group.check == "memlock"]
     assert memlock.where == "trn-003, trn-004"
     assert text(check, 100).count("MEMLOCK TOO LOW  trn-003, trn-004: 64.0 KiB") == 1
 
 
-def test_a_large_fleet_lists_whom_it_concerns() -> None:
-    fleet = Fleet(64, lambda one, two, efa_device: LATENCY * (4 if "trn-050" in (one, two) else 1))
+def test_a_large_fleet_lists_the_affected_nodes() -> None:
+    fleet = Fleet(
+        64, lambda client, server, efa_device: LATENCY * (4 if "trn-050" in (client, server) else 1)
+    )
     page = text(fleet.run(), 100)
     assert f"and {64 - MAX_ROWS} more nodes that pass" in page
     assert page.splitlines()[3].startswith("trn-050")

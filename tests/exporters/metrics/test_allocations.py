@@ -34,6 +34,6 @@ def test_where_the_devices_are_not_known_the_node_is() -> None:
     assert found == ['trn_allocation_info{hpc_job="4711",node="trn-000"} 1\n']
 
 
-def test_nobody_and_nothing_known_have_no_series() -> None:
+def test_unknown_and_empty_allocations_have_no_series() -> None:
     assert of_devices(inventory()) == []
     assert of_devices(make_node().inventory) == of_cores(make_node().inventory) == []

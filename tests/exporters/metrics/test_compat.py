@@ -76,8 +76,8 @@ BOARD: Sequence[tuple[str, dict[str, float]]] = (
     (
         "avg by (percentile) (execution_latency_seconds)",
         {
-            f'{{percentile="{one}"}}': 0.004 + 0.0005 * place
-            for place, one in enumerate(("p0", "p1", "p25", "p50", "p75", "p99", "p100"))
+            f'{{percentile="{percentile}"}}': 0.004 + 0.0005 * index
+            for index, percentile in enumerate(("p0", "p1", "p25", "p50", "p75", "p99", "p100"))
         },
     ),
     (
@@ -123,11 +123,11 @@ def samples(cluster: Cluster, name: str) -> dict[str, list[Sample]]:
     found: dict[str, list[Sample]] = {}
     for family, lines in COMPAT[name](cluster):
         text = family.header(Format.TEXT) + "".join(lines)
-        found[family.name] = [one for got in parse_text(text) for one in got.samples]
+        found[family.name] = [sample for family_ in parse_text(text) for sample in family_.samples]
     return found
 
 
-def one(node: NodeView, name: str = "neuron-monitor") -> dict[str, list[Sample]]:
+def node_samples(node: NodeView, name: str = "neuron-monitor") -> dict[str, list[Sample]]:
     return samples(view_of(node).cluster, name)
 
 
@@ -166,7 +166,7 @@ def test_names_kinds_and_labels_are_those_of_the_script() -> None:
 
 
 def test_the_scales_are_those_of_the_script() -> None:
-    found = one(make_node(1, devices=1, columns={"runtime_vcpu_user_ratio": [0.0365]}))
+    found = node_samples(make_node(1, devices=1, columns={"runtime_vcpu_user_ratio": [0.0365]}))
     assert values(found["neuroncore_utilization_ratio"], "neuroncore") == {"0": 0.91, "1": 0.92}
     assert found["system_memory_used_bytes"][0].value == 301 * GIB
     assert values(found["system_vcpu_usage_ratio"], "usage_type") == {"user": 0.25, "system": 0.5}
@@ -182,7 +182,7 @@ def test_the_scales_are_those_of_the_script() -> None:
 
 def test_shares_of_modes_that_were_rounded_apart_stay_at_one() -> None:
     columns = {f"node_vcpu_{mode}_ratio": [0.4] for mode in ("system", "io_wait", "irq")}
-    found = one(make_node(columns=columns))
+    found = node_samples(make_node(columns=columns))
     assert values(found["system_vcpu_usage_ratio"], "usage_type") == {"user": 0.25, "system": 1.0}
 
 
@@ -228,8 +228,8 @@ def test_every_expression_of_the_published_board_gives_what_it_should(tmp_path: 
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
-def test_cards_have_the_names_of_the_efa_node_exporter() -> None:
-    found = one(make_node(efa=2), "amazonefa")
+def test_efa_devices_have_the_names_of_the_efa_node_exporter() -> None:
+    found = node_samples(make_node(efa=2), "amazonefa")
     counters = (EFA_PORT_COUNTERS | EFA_DEVICE_COUNTERS).keys() - {"alloc_mr_err", "get_dma_mr_err"}
     assert found.keys() == {f"node_amazonefa_{name}" for name in (*counters, "info")}
     assert len(counters) == 34
@@ -245,9 +245,9 @@ def test_cards_have_the_names_of_the_efa_node_exporter() -> None:
     ]
 
 
-def test_a_lost_card_and_a_counter_that_the_driver_lacks_are_absent() -> None:
+def test_a_lost_efa_device_and_a_counter_that_the_driver_lacks_are_absent() -> None:
     lost = {f"efa_{name}_total": [5.0, math.nan] for name in EFA_PORT_COUNTERS}
-    found = one(make_node(columns={**lost, "efa_retrans_pkts_total": None}), "amazonefa")
+    found = node_samples(make_node(columns={**lost, "efa_retrans_pkts_total": None}), "amazonefa")
     assert values(found["node_amazonefa_info"], "device") == {"rdmap16s27": 1.0}
     assert values(found["node_amazonefa_rx_bytes"], "device") == {"rdmap16s27": 5.0}
     assert "node_amazonefa_retrans_pkts" not in found
@@ -260,20 +260,20 @@ def test_a_lost_card_and_a_counter_that_the_driver_lacks_are_absent() -> None:
         ("amazonefa", EFA_SOURCE, set()),
     ],
 )
-def test_what_is_no_longer_heard_is_gone(name: str, source: str, left: set[str]) -> None:
-    found = one(make_node(states={source: State.STALE}), name)
+def test_what_no_longer_reports_is_gone(name: str, source: str, left: set[str]) -> None:
+    found = node_samples(make_node(states={source: State.STALE}), name)
     assert found.keys() == left
 
 
 def test_ecc_events_are_those_of_the_driver_else_those_of_neuron_monitor() -> None:
     columns = {"device_mem_ecc_corrected_events": [7.0], "device_mem_ecc_corrected_total": [9.0]}
-    found = one(make_node(devices=1, columns=columns))
+    found = node_samples(make_node(devices=1, columns=columns))
     assert values(found["hardware_ecc_events_total"], "event_type")["mem_ecc_corrected"] == 9
     columns = {
         "device_mem_ecc_corrected_events": [7.0],
         "device_mem_ecc_corrected_total": [math.nan],
     }
-    found = one(make_node(devices=1, states={NEURON_SYSFS: State.DOWN}, columns=columns))
+    found = node_samples(make_node(devices=1, states={NEURON_SYSFS: State.DOWN}, columns=columns))
     assert values(found["hardware_ecc_events_total"], "event_type")["mem_ecc_corrected"] == 7
 
 
@@ -283,7 +283,7 @@ def test_a_core_belongs_to_the_one_process_that_holds_memory_on_it() -> None:
         Runtime(4711, "train", cores=(0, 2)),
         Runtime(4712, "eval", cores=(1, 2)),
     )
-    found = one(node)["neuroncore_utilization_ratio"]
+    found = node_samples(node)["neuroncore_utilization_ratio"]
     tags = {sample.labels["neuroncore"]: sample.labels.get("runtime_tag") for sample in found}
     assert tags == {"0": "train", "1": "eval", "2": None, "3": None}
 
@@ -303,7 +303,7 @@ def test_processes_of_one_tag_are_one() -> None:
         Runtime(4712, "train"),
         Runtime(4713, "eval"),
     )
-    found = one(node)
+    found = node_samples(node)
     used = {
         (sample.labels["runtime_tag"], sample.labels["memory_location"]): sample.value
         for sample in found["neuron_runtime_memory_used_bytes"]
@@ -311,27 +311,27 @@ def test_processes_of_one_tag_are_one() -> None:
     # Of one process the HBM is not known, so that of its tag is not either.
     assert used == {("train", "host"): 3, ("eval", "host"): 4, ("eval", "neuron_device"): 4}
     latency = found["execution_latency_seconds"]
-    p99 = [one for one in latency if one.labels["percentile"] == "p99"]
+    p99 = [sample for sample in latency if sample.labels["percentile"] == "p99"]
     assert values(p99, "runtime_tag") == {"train": 0.5, "eval": 0.25}
-    p50 = [one for one in latency if one.labels["percentile"] == "p50"]
+    p50 = [sample for sample in latency if sample.labels["percentile"] == "p50"]
     assert values(p50, "runtime_tag") == {"eval": 0.25}
 
 
-def test_nodes_that_would_look_alike_are_told_apart_by_their_name() -> None:
+def test_nodes_with_equal_labels_are_distinguished_by_name() -> None:
     cluster = make_view(nodes=3).cluster
     apart = samples(cluster, "neuron-monitor")["system_vcpu_count"]
     assert all("node" not in sample.labels for sample in apart)
     assert len(values(apart, "instance_id")) == 3
 
-    alike = make_view(nodes=3, facts={"instance_id": ""}).cluster
+    same_tag = make_view(nodes=3, facts={"instance_id": ""}).cluster
     for name in COMPAT:
-        for found in samples(alike, name).values():
+        for found in samples(same_tag, name).values():
             assert {sample.labels["node"] for sample in found} == {node_name(i) for i in range(3)}
 
 
-def test_simulated_values_say_so() -> None:
+def test_simulated_values_are_marked() -> None:
     for name in COMPAT:
-        for found in one(make_node(simulated=True), name).values():
+        for found in node_samples(make_node(simulated=True), name).values():
             assert {sample.labels["provenance"] for sample in found} == {"simulated"}
 
 
@@ -340,17 +340,17 @@ def test_both_formats_are_read_with_hostile_tags(page_format: Format) -> None:
     tags = ['"} 1\n# EOF', "back\\slash", "日本語 ☃", ""]
     node = with_runtimes(
         make_node(runtimes=4, devices=2, cores_per_device=2),
-        *(Runtime(4711 + place, tag, cores=(place,)) for place, tag in enumerate(tags)),
+        *(Runtime(4711 + index, tag, cores=(index,)) for index, tag in enumerate(tags)),
     )
     text = body(view_of(node, make_node(1)), COMPAT, page_format)
     parse = parse_text if page_format is Format.TEXT else parse_openmetrics
-    seen = set()
+    families_ = set()
     for family in parse(text):
         for sample in family.samples:
             key = (sample.name, frozenset(sample.labels.items()))
-            assert key not in seen
-            seen.add(key)
-    found = {dict(pairs).get("runtime_tag") for name, pairs in seen if "utilization" in name}
+            assert key not in families_
+            families_.add(key)
+    found = {dict(pairs).get("runtime_tag") for name, pairs in families_ if "utilization" in name}
     assert found >= {*tags[:3], None}
 
 

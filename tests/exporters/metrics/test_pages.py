@@ -67,8 +67,8 @@ HOSTILE = [
 ]
 
 
-def seen_from_afar(node: NodeView) -> NodeView:
-    """The node as an agent tells of it, with two links: one of a known card, one of none; and
+def remote_view(node: NodeView) -> NodeView:
+    """The node as an agent reports it, with two links: one of a known EFA device, one of none; and
     with collectives of all kinds.
     """
     links = ("rdmap16s27>trn-007", "trn-008")
@@ -95,7 +95,7 @@ def seen_from_afar(node: NodeView) -> NodeView:
 
 def test_every_exported_quantity_is_on_its_page_and_no_other() -> None:
     # The bounds of the communication share are for nodes where no job reports it.
-    rendered = exposition().render(view_of(seen_from_afar(make_node(0)), make_node(1, jobs=())))
+    rendered = exposition().render(view_of(remote_view(make_node(0)), make_node(1, jobs=())))
     found = {page: names(rendered.body(page, Format.TEXT)) for page in Page}
     for quantity in CATALOG.values():
         pages = [page for page in Page if quantity.metric in found[page]]
@@ -128,7 +128,7 @@ def test_values_are_the_columns() -> None:
 
 
 @pytest.mark.parametrize("page", Page)
-def test_both_formats_say_the_same(page: Page) -> None:
+def test_both_formats_have_the_same_values(page: Page) -> None:
     rendered = exposition().render(make_view(2, incidents=[make_incident()]))
     text, openmetrics = (rendered.body(page, written) for written in Format)
     assert samples(text) == samples(openmetrics, Format.OPENMETRICS)
@@ -145,25 +145,25 @@ def test_a_page_is_made_once_and_its_lines_serve_both_formats() -> None:
 
     rendered = exposition(compat=[compat]).render(make_view(1))
     rendered.body(Page.CORES, Format.TEXT)
-    assert next(calls) == 0, "what nobody asked for is not made"
+    assert next(calls) == 0, "what was not requested is not rendered"
     bodies = [rendered.body(Page.METRICS, written) for written in (*Format, *Format)]
     assert bodies[0] is bodies[2]
     assert next(calls) == 2
 
 
-def test_what_is_added_for_compatibility_stands_last() -> None:
+def test_compatibility_series_come_last() -> None:
     family = Family("neuron_hardware_info", Kind.GAUGE, "Hardware")
     line = 'neuron_hardware_info{neuron_device_count="2"} 1\n'
-    one = exposition(compat=[lambda cluster: [(family, [line] * bool(cluster.nodes))]])
-    body = one.render(make_view(1)).body(Page.METRICS, Format.TEXT).decode()
+    pages = exposition(compat=[lambda cluster: [(family, [line] * bool(cluster.nodes))]])
+    body = pages.render(make_view(1)).body(Page.METRICS, Format.TEXT).decode()
     assert body.index(line) > body.index("\ntrn_efa_tx_bytes_total{")
-    assert line not in one.render(make_view(1)).body(Page.DETAIL, Format.TEXT).decode()
+    assert line not in pages.render(make_view(1)).body(Page.DETAIL, Format.TEXT).decode()
     assert (
-        "neuron_hardware" not in one.render(make_view(0)).body(Page.METRICS, Format.TEXT).decode()
+        "neuron_hardware" not in pages.render(make_view(0)).body(Page.METRICS, Format.TEXT).decode()
     )
 
 
-def test_labels_of_a_core_stand_in_their_order() -> None:
+def test_labels_of_a_core_are_in_order() -> None:
     view = view_of(make_node(0), make_node(1, simulated=True))
     lines = body_of(view, Page.CORES).decode()
     name = "trn_neuroncore_utilization_ratio"
@@ -179,7 +179,7 @@ def test_labels_of_a_physical_core() -> None:
 
 
 def test_labels_of_a_link() -> None:
-    body = body_of(view_of(seen_from_afar(make_node())), Page.DETAIL)
+    body = body_of(view_of(remote_view(make_node())), Page.DETAIL)
     assert named(body, "trn_link_latency_seconds") == [
         ({"efa_device": "rdmap16s27", "peer": "trn-007", "node": "trn-000"}, 1),
         ({"peer": "trn-008", "node": "trn-000"}, 2),
@@ -195,7 +195,7 @@ def test_phase_of_a_node_is_one_series() -> None:
     ]
 
 
-def test_job_info_tells_which_job_runs_where() -> None:
+def test_job_info_maps_jobs_to_nodes() -> None:
     view = view_of(make_node(0, jobs=["a", "b"]), make_node(1, jobs=["b"]), make_node(2, jobs=()))
     assert named(body_of(view), "trn_job_info") == [
         ({"training_job": "a", "node": "trn-000"}, 1),
@@ -206,10 +206,10 @@ def test_job_info_tells_which_job_runs_where() -> None:
 
 def test_allocations_are_on_the_pages_of_what_was_given() -> None:
     node = make_node(devices=1)
-    # One job told of twice is one series.
-    given = (Allocation(job="4711", whole=True),) * 2
-    given += (Allocation(namespace="ml", pod="p-0", container="c", cores=(1,)),)
-    inventory = dataclasses.replace(node.inventory, allocations=given)
+    # One job reported twice is one series.
+    allocated = (Allocation(job="4711", whole=True),) * 2
+    allocated += (Allocation(namespace="ml", pod="p-0", container="c", cores=(1,)),)
+    inventory = dataclasses.replace(node.inventory, allocations=allocated)
     rendered = exposition().render(view_of(dataclasses.replace(node, inventory=inventory)))
     pod = {"namespace": "ml", "pod": "p-0", "container": "c", "node": "trn-000"}
     assert named(rendered.body(Page.METRICS, Format.TEXT), "trn_allocation_info") == [
@@ -267,8 +267,8 @@ def test_fault_16_stale_source_leaves_its_state_and_takes_its_values() -> None:
     view = make_view(1, states={NEURON_MONITOR: State.STALE}, reason="silent for 14 s")
     metrics, detail, cores = (body_of(view, page) for page in Page)
     up = {pairs["source"]: value for pairs, value in named(metrics, "trntop_source_up")}
-    heard = set(LOCAL_SOURCES)
-    assert up == dict.fromkeys(heard, 1) | {NEURON_MONITOR: 0}
+    sources = set(LOCAL_SOURCES)
+    assert up == dict.fromkeys(sources, 1) | {NEURON_MONITOR: 0}
     ages = {pairs["source"]: value for pairs, value in named(metrics, "trntop_source_age_seconds")}
     assert ages[NEURON_MONITOR] == 14
     assert b"trn_neuroncore_utilization_ratio" not in cores
@@ -342,7 +342,7 @@ class TestIncidents:
         tally = {pairs["kind"]: value for pairs, value in named(body, "trn_incidents")}
         assert (tally["hang"], tally["execution_errors"], tally["comm_bound"]) == (1, 2, 0)
 
-    def test_severities_are_told_apart(self) -> None:
+    def test_severities_are_distinguishable(self) -> None:
         incidents = [make_incident(severity=Severity.CRITICAL), make_incident()]
         body = body_of(make_view(1, incidents=incidents))
         found = [pairs["severity"] for pairs, _ in named(body, "trn_incident_active")]
@@ -365,17 +365,17 @@ class TestTally:
     def test_is_zero_for_each_kind_that_can_be_judged_and_absent_for_others(self) -> None:
         node = make_node()
         body = body_of(view_of(node))
-        known = node.frame.columns
+        columns_ = node.frame.columns
         assert named(body, "trn_incidents") == [
-            ({"kind": rule.kind}, 0) for rule in RULEBOOK if rule.judges(known)
+            ({"kind": rule.kind}, 0) for rule in RULEBOOK if rule.judges(columns_)
         ]
-        # Nobody probes the links of this node.
+        # The links of this node are not probed.
         assert not any(
             pairs["kind"] == "latency_regression" for pairs, _ in named(body, "trn_incidents")
         )
 
     def test_one_node_that_knows_is_enough(self) -> None:
-        blind, probing = make_node(0), seen_from_afar(make_node(1))
+        blind, probing = make_node(0), remote_view(make_node(1))
         body = body_of(view_of(blind, probing))
         assert ({"kind": "latency_regression"}, 0) in named(body, "trn_incidents")
 
@@ -453,9 +453,9 @@ class TestSeriesGuard:
         left = names(cut) - {"trntop_series_dropped"}
         assert left == set(order[: len(left)])
         for name in left:
-            assert len(named(cut, name)) == sum(one == name for one, _ in whole)
+            assert len(named(cut, name)) == sum(sample == name for sample, _ in whole)
 
-    def test_cuts_all_nodes_alike(self) -> None:
+    def test_cuts_all_nodes_equally(self) -> None:
         cut = exposition(200).render(make_view(4)).body(Page.CORES, Format.TEXT)
         of_node = [
             sum(("node", node_name(index)) in pairs for _, pairs in samples(cut))
@@ -472,7 +472,7 @@ class TestSeriesGuard:
         assert samples(body).keys() == whole.keys()
 
     @pytest.mark.parametrize("page", Page)
-    def test_says_zero_when_nothing_is_cut(self, page: Page) -> None:
+    def test_reports_zero_when_nothing_is_cut(self, page: Page) -> None:
         body = body_of(make_view(2), page)
         assert named(body, "trntop_series_dropped") == [({"page": page}, 0)]
 
@@ -481,13 +481,13 @@ class TestSeriesGuard:
         lines = [f'theirs{{one="{number}"}} 1\n' for number in range(10)]
         view = make_view(1)
         count = len(samples(body_of(view)))
-        one = exposition(count, compat=[lambda cluster: [(family, lines)]])
-        body = one.render(view).body(Page.METRICS, Format.TEXT)
+        pages = exposition(count, compat=[lambda cluster: [(family, lines)]])
+        body = pages.render(view).body(Page.METRICS, Format.TEXT)
         assert named(body, "trntop_series_dropped") == [({"page": "metrics"}, 10)]
         assert b"theirs" not in body
 
     def test_fault_43_churn_of_jobs_and_pids_leaves_nothing_behind(self) -> None:
-        one = exposition()
+        pages = exposition()
         node = make_node()
         sizes = set()
         kept = set()
@@ -499,45 +499,45 @@ class TestSeriesGuard:
             )
             incident = make_incident("idle_allocation", component=f"runtime:{day}", job=job)
             view = view_of(NodeView(inventory, node.frame), incidents=[incident])
-            body = one.render(view).body(Page.METRICS, Format.TEXT)
+            body = pages.render(view).body(Page.METRICS, Format.TEXT)
             sizes.add(body.count(b"\n"))
-            kept.add(len(one._nodes))
+            kept.add(len(pages._nodes))
         assert len(sizes) == 1
         assert kept == {1}
         assert {pairs["training_job"] for pairs, _ in named(body, "trn_job_step")} == {job}
 
     def test_nodes_that_left_are_forgotten(self) -> None:
-        one = exposition()
-        one.render(make_view(3))
-        body = one.render(make_view(1)).body(Page.METRICS, Format.TEXT)
+        pages = exposition()
+        pages.render(make_view(3))
+        body = pages.render(make_view(1)).body(Page.METRICS, Format.TEXT)
         assert b"trn-001" not in body
-        assert list(one._nodes) == [node_name(0)]
+        assert list(pages._nodes) == [node_name(0)]
 
 
 class TestKeptLines:
-    def test_are_kept_while_the_inventory_stands(self) -> None:
-        one = exposition()
+    def test_are_kept_while_the_inventory_is_unchanged(self) -> None:
+        pages = exposition()
         node = make_node()
-        one.render(view_of(node))
-        before = one._nodes[node.name]
+        pages.render(view_of(node))
+        before = pages._nodes[node.name]
         later = dataclasses.replace(make_node(time=NOON + 1), inventory=node.inventory)
-        one.render(view_of(later))
-        assert one._nodes[node.name] is before
+        pages.render(view_of(later))
+        assert pages._nodes[node.name] is before
 
     def test_follow_the_inventory(self) -> None:
-        one = exposition()
-        one.render(view_of(make_node(efa=1))).body(Page.METRICS, Format.TEXT)
+        pages = exposition()
+        pages.render(view_of(make_node(efa=1))).body(Page.METRICS, Format.TEXT)
         for node, text in (
             (make_node(efa=2), b'efa_device="rdmap32s27"'),
             (make_node(simulated=True), b'provenance="simulated"'),
             (make_node(jobs=["other"]), b'trn_job_info{training_job="other"'),
         ):
-            assert text in one.render(view_of(node)).body(Page.METRICS, Format.TEXT)
+            assert text in pages.render(view_of(node)).body(Page.METRICS, Format.TEXT)
 
     def test_a_page_reserved_late_is_that_of_its_view(self) -> None:
-        one = exposition()
-        early = one.render(make_view(2))
-        one.render(make_view(0))
+        pages = exposition()
+        early = pages.render(make_view(2))
+        pages.render(make_view(0))
         assert b"trn-001" in early.body(Page.METRICS, Format.TEXT)
 
     def test_core_without_a_known_device_has_no_device_label(self) -> None:
@@ -547,7 +547,7 @@ class TestKeptLines:
         assert b'trn_neuroncore_utilization_ratio{neuroncore="0",node="trn-000"} 0.9\n' in body
 
 
-def test_without_a_view_the_exporter_speaks_of_itself() -> None:
+def test_without_a_view_the_exporter_reports_on_itself() -> None:
     for view in (None, make_view(0)):
         itself = {
             "trntop_build_info",
@@ -569,14 +569,14 @@ def test_node_whose_inventory_is_bare() -> None:
 
 
 def test_pages_of_128_physical_cores_are_quick() -> None:
-    one = exposition()
+    pages = exposition()
     node = make_node(devices=16, cores_per_device=4, efa=16)
     view = view_of(node)
 
     def spent() -> Iterator[float]:
         for _ in range(20):
             start = time.perf_counter()
-            rendered = one.render(view)
+            rendered = pages.render(view)
             for page in Page:
                 rendered.body(page, Format.TEXT)
             yield time.perf_counter() - start

@@ -86,7 +86,7 @@ def test_a_name_that_node_exporter_would_not_read_is_refused(tmp_path: Path, nam
         Textfile(tmp_path / name)
 
 
-def test_fault_45_killed_before_the_move_the_old_file_stands_and_the_rest_goes(
+def test_fault_45_killed_before_the_move_the_old_file_stays_and_the_rest_is_removed(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "trntop.prom"
@@ -123,7 +123,7 @@ def tiny(folder: Path) -> Iterator[None]:
         subprocess.run([umount, folder], check=True)
 
 
-def test_fault_45_on_a_full_disk_the_old_file_stands(tmp_path: Path) -> None:
+def test_fault_45_on_a_full_disk_the_old_file_stays(tmp_path: Path) -> None:
     with tiny(tmp_path):
         path = tmp_path / "trntop.prom"
         file = Textfile(path)
@@ -152,7 +152,7 @@ def _raises(code: int) -> Callable[..., None]:
         (errno.EACCES, "open", "cannot be written: Permission denied"),
     ],
 )
-def test_what_hinders_is_said_and_nothing_is_left(
+def test_an_obstacle_is_reported_and_nothing_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, call: str, words: str
 ) -> None:
     path = tmp_path / "trntop.prom"
@@ -188,28 +188,28 @@ def test_a_link_left_in_the_way_is_not_followed(tmp_path: Path) -> None:
     assert (tmp_path / "secret").read_bytes() == OLD
 
 
-def test_it_goes_on_trying_says_each_change_once_and_takes_the_file_away(tmp_path: Path) -> None:
+def test_it_retries_reports_each_change_once_and_removes_the_file(tmp_path: Path) -> None:
     folder = tmp_path / "later"
     path = folder / "trntop.prom"
-    said: list[str] = []
-    seen: list[bool] = []
+    messages: list[str] = []
+    exists: list[bool] = []
 
     async def run() -> None:
         stop = asyncio.Event()
 
         def render() -> bytes:
-            seen.append(path.exists())
-            if len(seen) == 3:
+            exists.append(path.exists())
+            if len(exists) == 3:
                 folder.mkdir()
-            if len(seen) == 5:
+            if len(exists) == 5:
                 stop.set()
             return NEW
 
-        await keep_writing(Textfile(path), render, said.append, stop, interval=0.001)
+        await keep_writing(Textfile(path), render, messages.append, stop, interval=0.001)
 
     asyncio.run(asyncio.wait_for(run(), 30))
-    assert seen == [False, False, False, True, True]
-    assert said == [f"{path}: directory {path.parent} does not exist", f"{path}: written again"]
+    assert exists == [False, False, False, True, True]
+    assert messages == [f"{path}: directory {path.parent} does not exist", f"{path}: written again"]
     assert names(folder) == []
 
 
@@ -263,13 +263,13 @@ def node_exporter(folder: Path) -> Iterator[str]:
 def series(text: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
     return {
         # node_exporter gives all series of a family the same labels, empty where there was none.
-        (one.name, frozenset(pair for pair in one.labels.items() if pair[1])): one.value
+        (sample.name, frozenset(pair for pair in sample.labels.items() if pair[1])): sample.value
         for family in text_string_to_metric_families(text)
-        for one in family.samples
+        for sample in family.samples
     }
 
 
-def test_a_real_node_exporter_serves_every_series_beside_its_own(tmp_path: Path) -> None:
+def test_a_real_node_exporter_serves_every_series_with_its_own(tmp_path: Path) -> None:
     ours = page()
     file = Textfile(tmp_path / "trntop.prom")
     file.write(ours)

@@ -33,20 +33,20 @@ class Config:
 
     def __init__(self, folder: Path) -> None:
         self.file = folder / "web.yml"
-        self.said: list[str] = []
+        self.log: list[str] = []
 
     def access(self, text: str) -> Access:
         self.file.write_text(text)
-        return Access(self.file, self.say)
+        return Access(self.file, self.report)
 
-    def say(self, text: str) -> None:
-        self.said.append(text.removeprefix(f"{self.file}: "))
+    def report(self, text: str) -> None:
+        self.log.append(text.removeprefix(f"{self.file}: "))
 
     def replace(self, text: str) -> None:
         """As one should: what is read is the old file or the new one."""
-        beside = self.file.with_suffix(".new")
-        beside.write_text(text)
-        beside.replace(self.file)
+        new_file = self.file.with_suffix(".new")
+        new_file.write_text(text)
+        new_file.replace(self.file)
 
 
 @pytest.fixture
@@ -73,12 +73,12 @@ def test_fault_40_a_file_without_protection_is_refused(config: Config, text: str
 def test_fault_40_a_reload_reads_the_file_although_its_times_are_the_same(config: Config) -> None:
     access = config.access(USERS)
     access.reload()
-    assert config.said == ["reloaded"]
+    assert config.log == ["reloaded"]
     access.close()
 
 
 class TestPasswords:
-    async def test_who_gets_in(self, config: Config) -> None:
+    async def test_allowed_credentials(self, config: Config) -> None:
         async with serving(app_of(), config.access(USERS)) as (client, _):
             for path in ("/", "/metrics", "/-/healthy", "/nope"):
                 response = await client.get(path)
@@ -215,10 +215,10 @@ class TestReload:
             config.replace(f"basic_auth_users: {{grafana: {other}}}\n")
             assert (await client.get("/", auth=RIGHT)).status_code == 401
             assert (await client.get("/", auth=("grafana", "changed"))).status_code == 200
-        assert config.said == ["reloaded"]
+        assert config.log == ["reloaded"]
 
     @pytest.mark.parametrize(
-        ("broken", "said"),
+        ("broken", "text"),
         [
             ("basic_auth_users: [", "expected the node content"),
             ("basic_auth_user: {}", "unknown key `basic_auth_user`"),
@@ -226,8 +226,8 @@ class TestReload:
             (None, "No such file or directory"),
         ],
     )
-    async def test_fault_40_what_is_broken_keeps_the_old_and_is_said_once(
-        self, config: Config, broken: str | None, said: str
+    async def test_fault_40_a_broken_configuration_keeps_the_previous_and_is_reported_once(
+        self, config: Config, broken: str | None, text: str
     ) -> None:
         async with serving(app_of(), config.access(USERS)) as (client, _):
             if broken is None:
@@ -237,19 +237,19 @@ class TestReload:
             for _ in range(5):
                 assert (await client.get("/")).status_code == 401
                 assert (await client.get("/", auth=RIGHT)).status_code == 200
-            assert len(config_said := config.said) == 1
-            assert said in config_said[0]
-            assert config_said[0].endswith("; the previous configuration stays in force")
+            assert len(message := config.log) == 1
+            assert text in message[0]
+            assert message[0].endswith("; the previous configuration stays in force")
             config.replace(USERS)
             assert (await client.get("/", auth=RIGHT)).status_code == 200
-            assert config_said[1:] == ["reloaded"]
+            assert message[1:] == ["reloaded"]
 
     async def test_tls_cannot_be_turned_on(self, config: Config, authority: Authority) -> None:
         pair = authority.issue("server", "127.0.0.1")
         async with serving(app_of(), config.access(USERS)) as (client, _):
             config.replace(USERS + tls(pair))
             assert (await client.get("/", auth=RIGHT)).status_code == 200
-        assert config.said == [
+        assert config.log == [
             "turning TLS on or off needs a restart; the previous configuration stays in force"
         ]
 
@@ -264,10 +264,10 @@ class TestReload:
             renewed = pair[1].read_bytes()
             pair[1].write_bytes(key)
             assert await asyncio.to_thread(subject_of, port, trust) == "first"
-            assert "key values mismatch" in config.said[0]
+            assert "key values mismatch" in config.log[0]
             pair[1].write_bytes(renewed)
             assert await asyncio.to_thread(subject_of, port, trust) == "second"
-            assert config.said[1:] == ["reloaded"]
+            assert config.log[1:] == ["reloaded"]
 
     async def test_a_file_that_is_swapped_as_kubernetes_swaps_it(self, tmp_path: Path) -> None:
         other = bcrypt.hashpw(b"changed", bcrypt.gensalt(4)).decode()
@@ -299,7 +299,7 @@ class TestTls:
         async with serving(app_of(), access, authority.trust()) as (client, _):
             for path in ("/metrics", "/metrics/cores", "/-/healthy"):
                 assert (await client.get(path)).status_code == 200
-        assert not config.said
+        assert not config.log
 
     async def test_old_versions_are_refused(self, config: Config, authority: Authority) -> None:
         access = config.access(tls(authority.issue("server", "127.0.0.1"), "min_version: TLS13"))
@@ -334,7 +334,7 @@ class TestTls:
 
 class TestAtTheStart:
     @pytest.mark.parametrize(
-        ("text", "said"),
+        ("text", "message"),
         [
             (
                 "tls_server_config: {cert_file: a, key_file: b, client_ca_file: c}",
@@ -348,12 +348,12 @@ class TestAtTheStart:
             ("users: {}", "unknown key `users`"),
         ],
     )
-    def test_what_cannot_be_used_is_refused(self, config: Config, text: str, said: str) -> None:
+    def test_what_cannot_be_used_is_refused(self, config: Config, text: str, message: str) -> None:
         with pytest.raises(SettingsError) as caught:
             config.access(text)
-        assert str(caught.value) == f"{config.file}: {said}".format(folder=config.file.parent)
+        assert str(caught.value) == f"{config.file}: {message}".format(folder=config.file.parent)
 
-    def test_the_command_says_so_and_exits_2(self, config: Config) -> None:
+    def test_the_command_reports_it_and_exits_2(self, config: Config) -> None:
         config.file.write_text("nonsense: 1")
         run = subprocess.run(command(config.file), capture_output=True, text=True, env=ENVIRON)
         assert run.returncode == 2
@@ -406,7 +406,7 @@ def test_with_curl(config: Config, authority: Authority) -> None:
                 assert curl(*mine)[:2] == (0, "401")
                 assert curl(*trusted, *user)[0] in (35, 52, 56), "no certificate"
                 assert curl(*mine, *user, "--tls-max", "1.1")[0] == 35
-                assert curl(*user)[0] == 60, "nobody told curl whom to believe"
+                assert curl(*user)[0] == 60, "curl has no certificate to trust"
             process.send_signal(signal.SIGTERM)
             assert process.wait(timeout=5) == 0
             assert process.stderr.read() == ""
@@ -416,7 +416,7 @@ def test_with_curl(config: Config, authority: Authority) -> None:
 
 def curl_of(url: str) -> Callable[..., tuple[int, str, str]]:
     def curl(*arguments: str) -> tuple[int, str, str]:
-        """Exit code, status and what curl says."""
+        """Exit code, status and curl's message."""
         shown = ["-sS", "-o", os.devnull, "-w", "%{http_code}", "--max-time", "10"]
         run = subprocess.run(["curl", *shown, *arguments, url], capture_output=True, text=True)
         return run.returncode, run.stdout, run.stderr

@@ -206,10 +206,10 @@ def exporter(*before: str) -> Iterator[tuple[int, str]]:
             process.kill()
 
 
-async def crowd_of(port: int, count: int, said: bytes) -> list[Streams]:
+async def connections(port: int, count: int, request: bytes) -> list[Streams]:
     opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(count)]
     for _, writer in opened:
-        writer.write(said)
+        writer.write(request)
     return opened
 
 
@@ -236,8 +236,8 @@ async def test_fault_38_scrapes_among_a_thousand_idle_and_half_open_connections(
                     break
                 await asyncio.sleep(0.05)
             files, threads = held(pid)
-            idle = await crowd_of(port, 500, b"")
-            slow = await crowd_of(port, 500, b"GET /metrics HTTP/1.1\r\nX-Slow: ")
+            idle = await connections(port, 500, b"")
+            slow = await connections(port, 500, b"GET /metrics HTTP/1.1\r\nX-Slow: ")
             for _, writer in slow:
                 writer.write(b"x")
             spent = [await scraped(client) for _ in range(30)]
@@ -258,7 +258,7 @@ async def test_fault_32_more_connections_than_open_files() -> None:
     """The longest idle ones are closed, so that a new one is answered."""
     with exporter("bash", "-c", 'ulimit -n 320; exec "$0" "$@"') as (pid, address):
         port = int(address.rpartition(":")[2])
-        idle = await crowd_of(port, 400, b"")
+        idle = await connections(port, 400, b"")
         async with httpx.AsyncClient(base_url=address, trust_env=False, timeout=10) as client:
             assert (await client.get("/-/healthy")).status_code == 200
         assert held(pid)[0] < 320
@@ -271,13 +271,13 @@ async def test_the_connection_without_a_request_for_longest_makes_room(
 ) -> None:
     monkeypatch.setattr(_uvicorn, "MAX_CONNECTIONS", 3)
     async with served(app_of()) as port:
-        crowd = await crowd_of(port, 3, HEALTHY)
+        crowd = await connections(port, 3, HEALTHY)
         for reader, _ in crowd:
             await reader.readuntil(b"healthy\n")
         (first, writer), (second, _), (third, _) = crowd
         writer.write(HEALTHY)
         await first.readuntil(b"healthy\n")
-        crowd += await crowd_of(port, 1, HEALTHY)
+        crowd += await connections(port, 1, HEALTHY)
         await crowd[-1][0].readuntil(b"healthy\n")
         with contextlib.suppress(ConnectionResetError):
             assert await asyncio.wait_for(second.read(), 5) == b""

@@ -33,7 +33,7 @@ def times(block: backfill.Block) -> list[float]:
     return sorted({time for time, _, _ in backfill.frames(block)})
 
 
-def taken(
+def received(
     recorded: HistoryBuffer, seconds: float = backfill.SECONDS, **options: bool
 ) -> list[backfill.Block]:
     return blocks(b"".join(recorded.blocks(None, seconds, **options)))
@@ -49,7 +49,7 @@ def test_each_tick_of_the_newest_minutes_and_each_step_of_the_rest() -> None:
     recorded = HistoryBuffer(1.0)
     view = make_view(1, time=8000.0)
     record(recorded, view, 1200)
-    found = taken(recorded)
+    found = received(recorded)
     dense = [time for block in found if block.period == 1.0 for time in times(block)]
     sparse = [time for block in found if block.period == backfill.STEP for time in times(block)]
     begin = 9199.0 - backfill.DENSE_SECONDS
@@ -64,7 +64,7 @@ def test_each_block_can_be_decoded_alone() -> None:
     recorded = HistoryBuffer(1.0)
     view = make_view(1, columns={"node_memory_total_bytes": [7.0]})
     record(recorded, view, 2 * history.BLOCK + 5)
-    for block in taken(recorded):
+    for block in received(recorded):
         (first, *_) = views([block])
         assert first.frame.time == block.begin
         assert first.frame.value("node_memory_total_bytes") == 7.0
@@ -73,7 +73,7 @@ def test_each_block_can_be_decoded_alone() -> None:
 def test_it_has_what_rules_and_charts_read() -> None:
     recorded = HistoryBuffer(1.0)
     record(recorded, make_view(1), 2)
-    names = views(taken(recorded))[0].frame.columns.keys()
+    names = views(received(recorded))[0].frame.columns.keys()
     assert {"node_hbm_bandwidth_ratio", "neuroncore_utilization_ratio"} <= names
     assert "neuroncore_hbm_bandwidth_ratio" not in names
 
@@ -81,7 +81,7 @@ def test_it_has_what_rules_and_charts_read() -> None:
 def test_many_nodes_are_recorded_at_steps_without_their_cores() -> None:
     recorded = HistoryBuffer(1.0, aggregator=True)
     record(recorded, make_view(backfill.DENSE_NODES + 1), 20)
-    found = taken(recorded)
+    found = received(recorded)
     assert {block.period for block in found} == {backfill.STEP}
     assert len({block.node for block in found}) == backfill.DENSE_NODES + 1
     columns = views([found[0]])[0].frame.columns
@@ -92,42 +92,42 @@ def test_it_is_shorter_rather_than_larger(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(history, "MAX_BYTES", 1)
     recorded = HistoryBuffer(1.0)
     record(recorded, make_view(1, time=8000.0), 1200)
-    first, *_ = taken(recorded, dense=False)
+    first, *_ = received(recorded, dense=False)
     assert first.begin > 9199.0 - backfill.SECONDS / 2
 
 
 def test_nodes_that_are_gone_and_other_times_are_dropped() -> None:
     recorded = HistoryBuffer(1.0)
     view = record(recorded, make_view(2, time=8000.0), 10)
-    one = dataclasses.replace(
+    part = dataclasses.replace(
         view.cluster, nodes=dict(list(view.cluster.nodes.items())[:1]), time=view.time
     )
-    recorded.append(dataclasses.replace(view, cluster=one))
-    assert {block.node for block in taken(recorded)} == set(one.nodes)
+    recorded.append(dataclasses.replace(view, cluster=part))
+    assert {block.node for block in received(recorded)} == set(part.nodes)
     recorded.append(make_view(2, time=100.0))
-    assert {block.begin for block in taken(recorded)} == {100.0}
+    assert {block.begin for block in received(recorded)} == {100.0}
 
 
 class TestPage:
     async def test_it_is_served_with_the_time_of_the_views(self) -> None:
-        async with agent(make_view(2, time=5000.0)) as one, httpx.AsyncClient() as client:
+        async with agent(make_view(2, time=5000.0)) as fake, httpx.AsyncClient() as client:
             for _ in range(90):
-                one.tick()
-            response = await client.get(f"{one.address}/v1/history")
+                fake.tick()
+            response = await client.get(f"{fake.address}/v1/history")
             assert response.headers["content-type"] == backfill.CONTENT_TYPE
             assert 5090.0 <= float(response.headers[backfill.CLOCK_HEADER]) < 5100.0
             found = blocks(response.content)
             assert {block.node for block in found} == {"trn-000", "trn-001"}
             assert max(block.end for block in found) == 5090.0
             query = "?nodes=trn-001&seconds=20&sparse"
-            response = await client.get(f"{one.address}/v1/history{query}")
+            response = await client.get(f"{fake.address}/v1/history{query}")
             (block,) = blocks(response.content)
             assert (block.node, block.period) == ("trn-001", backfill.STEP)
-            assert (await client.get(f"{one.address}/v1/history?seconds=x")).status_code == 400
+            assert (await client.get(f"{fake.address}/v1/history?seconds=x")).status_code == 400
 
     async def test_without_views_it_is_empty(self) -> None:
-        async with agent() as one, httpx.AsyncClient() as client:
-            assert (await client.get(f"{one.address}/v1/history")).content == b""
+        async with agent() as fake, httpx.AsyncClient() as client:
+            assert (await client.get(f"{fake.address}/v1/history")).content == b""
 
 
 class TestBlocks:

@@ -40,7 +40,7 @@ async def test_the_day_has_the_members_of_a_report() -> None:
     }  # fmt: skip
 
 
-async def test_a_program_that_does_not_collect_says_so() -> None:
+async def test_a_program_that_does_not_collect_is_reported() -> None:
     found = await day(None, IncidentLog(1.0))
     assert found["incidents"] == []
     assert found["problems"] == ["not collecting"]

@@ -58,7 +58,7 @@ def test_unknown_host(monkeypatch: pytest.MonkeyPatch) -> None:
         bind("nowhere", 1)
 
 
-def test_chosen_port_is_told() -> None:
+def test_the_chosen_port_is_reported() -> None:
     with bind("127.0.0.1", 0) as sock:
         assert sock.getsockname()[1] > 0
         assert url(sock) == f"http://127.0.0.1:{sock.getsockname()[1]}"
@@ -115,7 +115,7 @@ except Exception as error:
 
 
 def passed(*sockets: socket.socket, count: int) -> str:
-    """What a process says of these sockets, handed to it as systemd does."""
+    """What a process reports on these sockets, handed to it as systemd does."""
     # Away from the low numbers, which the shell's redirections overwrite.
     lifted = [fcntl.fcntl(sock.fileno(), fcntl.F_DUPFD, 100) for sock in sockets]
     numbers = " ".join(f"{3 + index}<&{number}" for index, number in enumerate(lifted))

@@ -41,9 +41,9 @@ BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,image/webp,*/*;
     ],
 )  # fmt: skip
 def test_the_format_that_weighs_most(accept: str, content_type: str) -> None:
-    written, said = negotiate(accept)
-    assert said == content_type
-    assert written is (Format.OPENMETRICS if "openmetrics" in said else Format.TEXT)
+    written, chosen = negotiate(accept)
+    assert chosen == content_type
+    assert written is (Format.OPENMETRICS if "openmetrics" in chosen else Format.TEXT)
 
 
 @pytest.mark.parametrize(

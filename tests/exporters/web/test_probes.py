@@ -54,7 +54,7 @@ WAYS = (
 
 
 class Scripted:
-    """A host that does what a test says."""
+    """A host controlled by a test."""
 
     name = "trn-001"
 
@@ -139,8 +139,8 @@ async def test_without_the_token_nothing_is_done(token: Path, authorization: str
         for method, path, body in WAYS:
             headers = {"Authorization": authorization}
             response = await client.request(method, path, json=body, headers=headers)
-            said = "not the token of this agent" if authorization else "needs a token"
-            assert response.status_code == 401 and said in response.text
+            message = "not the token of this agent" if authorization else "needs a token"
+            assert response.status_code == 401 and message in response.text
             assert response.headers["www-authenticate"] == "Bearer"
     assert scripted.orders == []
 
@@ -320,8 +320,8 @@ def test_an_agent_that_stops_leaves_nothing_running(token: Path, number: signal.
             line = next(line for line in process.stderr if "serving" in line)
             base = line.split()[2].removesuffix("/metrics")
             with httpx.Client(base_url=base, trust_env=False, timeout=20) as client:
-                seen = client.get("/v1/inspection", headers=BEARER).json()
-                assert seen["simulated"] is True
+                inspection = client.get("/v1/inspection", headers=BEARER).json()
+                assert inspection["simulated"] is True
                 client.post("/v1/probe/server", json=SPEC | {"seconds": 60}, headers=BEARER)
             tools = psutil.Process(process.pid).children(recursive=True)
             assert [tool.name() for tool in tools] == ["fi_pingpong"]

@@ -55,13 +55,13 @@ class TestPaths:
         assert "\ntrn_device_info{" in detail.text
         assert "\ntrn_neuroncore_utilization_ratio{" in cores.text
         names = [
-            {line.partition(" ")[0] for line in one.text.splitlines() if line[0] != "#"}
-            for one in responses.values()
+            {line.partition(" ")[0] for line in response.text.splitlines() if line[0] != "#"}
+            for response in responses.values()
         ]
         assert not (names[0] & names[1] or names[1] & names[2] or names[0] & names[2])
 
     async def test_formats(self) -> None:
-        """Both are what they say, by the parsers of Prometheus' own client."""
+        """Both are valid, by the parsers of Prometheus' own client."""
         async with serving(app_of()) as (client, _):
             for path in PAGES:
                 text = await client.get(path)
@@ -92,7 +92,7 @@ class TestPaths:
             for method in ("POST", "PUT", "DELETE", "OPTIONS", "PATCH"):
                 response = await client.request(method, "/metrics", content=b"x")
                 assert response.status_code == 405, method
-                assert {one.strip() for one in response.headers["allow"].split(",")} == {
+                assert {method.strip() for method in response.headers["allow"].split(",")} == {
                     "GET",
                     "HEAD",
                 }
@@ -172,7 +172,7 @@ class TestCache:
 
 
 class TestReadiness:
-    async def test_fault_42_a_silent_source_is_told_and_not_hidden(self) -> None:
+    async def test_fault_42_a_silent_source_is_reported_and_not_hidden(self) -> None:
         """200 with what is known, so that an alert can go by it; no value of the past."""
         async with direct(app_on(make_view(1, state=State.STALE))) as client:
             page = (await client.get("/metrics")).text
@@ -201,7 +201,7 @@ class TestReadiness:
             (make_view(1, state=State.STARTING), "trn-000: neuron-monitor starting"),
         ],
     )
-    async def test_not_ready_says_why(self, view: View | None, reason: str) -> None:
+    async def test_not_ready_has_a_reason(self, view: View | None, reason: str) -> None:
         async with direct(app_on(view)) as client:
             ready = await client.get("/-/ready")
             assert ready.status_code == 503
@@ -209,7 +209,7 @@ class TestReadiness:
             for path in (*PAGES, "/-/healthy", "/health", "/"):
                 assert (await client.get(path)).status_code == 200, path
 
-    def test_one_source_that_speaks_is_enough(self) -> None:
+    def test_one_live_source_is_enough(self) -> None:
         assert why_not_ready(make_view(2, state=State.DOWN, states={"efa": State.LATE})) == ""
 
     def test_reasons_are_few(self) -> None:
@@ -310,13 +310,17 @@ def test_fault_48_sighup_reads_the_web_configuration_again(tmp_path: Path) -> No
         "--web.config.file", str(file), "sim:healthy?nodes=1",
     ]  # fmt: skip
     environ = {**os.environ, "PYTHONPATH": str(ROOT), "XDG_STATE_HOME": str(tmp_path)}
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=environ) as one:
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=environ
+    ) as process:
         try:
-            assert one.stderr is not None
-            assert next(line for line in one.stderr if "serving" in line)
-            one.send_signal(signal.SIGHUP)
-            assert next(line for line in one.stderr if "reloaded" in line).startswith("trntop: ")
-            one.terminate()
-            assert one.wait(10) == 0
+            assert process.stderr is not None
+            assert next(line for line in process.stderr if "serving" in line)
+            process.send_signal(signal.SIGHUP)
+            assert next(line for line in process.stderr if "reloaded" in line).startswith(
+                "trntop: "
+            )
+            process.terminate()
+            assert process.wait(10) == 0
         finally:
-            one.kill()
+            process.kill()

@@ -6,7 +6,7 @@ from functools import cache
 import pytest
 
 from tests.builders import make_node, view_of
-from tests.tui.scenes import VICTIM, node, view_model
+from tests.tui.sample_run import VICTIM, node, view_model
 from trntop.core.model import Allocation, State
 from trntop.core.settings import Analysis
 from trntop.pipeline.history import History
@@ -28,7 +28,7 @@ def found(text: str, shown: ViewModel | None = None) -> list[str]:
     return [name for name, there in zip(shown.cluster.names, places, strict=True) if there]
 
 
-def scene_of(*nodes) -> ViewModel:  # type: ignore[no-untyped-def]
+def view_model_of(*nodes) -> ViewModel:  # type: ignore[no-untyped-def]
     return ViewModel(view_of(*nodes), History(10), Analysis())
 
 
@@ -72,7 +72,7 @@ def scene_of(*nodes) -> ViewModel:  # type: ignore[no-untyped-def]
         ("age>1min", []),
     ],
 )
-def test_who_is_let_through(text: str, names: list[str]) -> None:
+def test_allowed_clients(text: str, names: list[str]) -> None:
     assert found(text) == names
 
 
@@ -87,7 +87,7 @@ def test_jobs_are_those_that_report_and_those_of_the_scheduler() -> None:
 
     given = make_node(1, jobs=())
     held = replace(given.inventory, allocations=(Allocation(job="4711", whole=True),))
-    shown = scene_of(node(0, jobs=("a", "b")), replace(given, inventory=held))
+    shown = view_model_of(node(0, jobs=("a", "b")), replace(given, inventory=held))
     assert found("job=a", shown) == found("job~A", shown) == ["trn-000"]
     assert found("job=4711", shown) == ["trn-001"]
     assert found("job!=a", shown) == ["trn-001"]
@@ -100,7 +100,7 @@ def test_words_of_states_may_be_written_with_hyphens() -> None:
 
 
 def test_a_pattern_with_many_wildcards_ends() -> None:
-    shown = scene_of(make_node(0, name="a" * 200))
+    shown = view_model_of(make_node(0, name="a" * 200))
     assert found("node~" + "a*" * 60 + "b", shown) == []
 
 
@@ -114,14 +114,14 @@ def test_an_empty_fleet() -> None:
         "x",
         "te=none",
     ):
-        assert found(text, scene_of()) == []
+        assert found(text, view_model_of()) == []
 
 
 def test_what_is_remembered_of_words_follows_the_nodes() -> None:
     made = Filter("state=stale")
-    before = scene_of(node(0), node(1))
-    after = scene_of(node(0), node(1, state=State.STALE))
-    assert [made.mask(one).tolist() for one in (before, after)] == [[False] * 2, [False, True]]
+    before = view_model_of(node(0), node(1))
+    after = view_model_of(node(0), node(1, state=State.STALE))
+    assert [made.mask(view).tolist() for view in (before, after)] == [[False] * 2, [False, True]]
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_what_is_remembered_of_words_follows_the_nodes() -> None:
         ("x" * (MAX_LENGTH + 1), MAX_LENGTH, "at most 300 characters"),
     ],
 )
-def test_mistakes_have_a_place(text: str, at: int, message: str) -> None:
+def test_errors_have_a_position(text: str, at: int, message: str) -> None:
     with pytest.raises(FilterError, match=re.escape(message)) as caught:
         Filter(text)
     assert caught.value.at == at

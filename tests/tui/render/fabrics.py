@@ -1,4 +1,4 @@
-"""Cards and links to draw."""
+"""EFA devices and links to draw."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,25 +16,25 @@ from trntop.tui.view_model import ViewModel
 FACTS = {"tool": "fi_pingpong", "statistic": "mean", "size_bytes": "64", "load": "training"}
 
 
-def scene_of(*nodes: NodeView, incidents: Sequence[Incident] = ()) -> ViewModel:
+def view_model_of(*nodes: NodeView, incidents: Sequence[Incident] = ()) -> ViewModel:
     return ViewModel(
         view=view_of(*nodes, incidents=incidents), history=History(60), limits=Analysis(), utc=True
     )
 
 
 def fabric_of(*nodes: NodeView, incidents: Sequence[Incident] = ()) -> Fabric:
-    return Fabric(scene_of(*nodes, incidents=incidents))
+    return Fabric(view_model_of(*nodes, incidents=incidents))
 
 
-def cards(
+def efa_devices(
     index: int, efa: int = 4, columns: Mapping[str, Sequence[float] | None] | None = None
 ) -> NodeView:
-    """A node with two devices and some cards."""
+    """A node with two devices and some EFA devices."""
     return make_node(index, 2, 2, efa, columns=columns)
 
 
 def renamed(node: NodeView, *names: str) -> NodeView:
-    """The same node with other names for its cards."""
+    """The same node with other names for its EFA devices."""
     keys = {**node.inventory.keys, Entity.EFA: names}
     return replace(node, inventory=replace(node.inventory, keys=keys, efa_links={}))
 
@@ -46,7 +46,7 @@ def probing(
     facts: Mapping[str, str] = FACTS,
     age: float = 5.0,
 ) -> NodeView:
-    """The same node with links: `peer` or `card>peer` → seconds."""
+    """The same node with links: `peer` or `device>peer` → seconds."""
     inventory, frame = node.inventory, node.frame
     links = tuple(latencies)
     return NodeView(
@@ -68,10 +68,10 @@ def probing(
 
 
 def probed(count: int = 4, slow: tuple[int, int] | None = None) -> list[NodeView]:
-    """Nodes each of which probes those after it from its first card; one pair may be slow."""
+    """Nodes each of which probes those after it from its first device; one pair may be slow."""
     return [
         probing(
-            cards(index),
+            efa_devices(index),
             {
                 f"{efa_name(0)}>trn-{peer:03d}": 54e-6 if (index, peer) == slow else 16e-6
                 for peer in range(index + 1, count)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.builders import NOON
-from tests.tui.render.pens import PEN, text
+from tests.tui.render.contexts import CONTEXT, text
 from trntop.tui.render import axes
 from trntop.tui.render.graph import chart
 
@@ -35,9 +35,9 @@ def test_a_range_around_values() -> None:
     assert low < 0 < top
 
 
-def test_values_stand_beside_their_heights() -> None:
-    body = chart(np.full(30, 1.0), 4, PEN, top=2.0)
-    drawn = axes.with_axes(body, [(0.5, "25 %"), (1.0, "50 %"), (0.0, "0 %")], 10, NOON, 6, PEN)
+def test_values_are_next_to_their_heights() -> None:
+    body = chart(np.full(30, 1.0), 4, CONTEXT, top=2.0)
+    drawn = axes.with_axes(body, [(0.5, "25 %"), (1.0, "50 %"), (0.0, "0 %")], 10, NOON, 6, CONTEXT)
     rows = text(drawn).splitlines()
     assert [row[:6] for row in rows] == [" 50 %┤", " 25 %┤", "     │", "  0 %┤", "      "]
     assert rows[-1].endswith("now")
@@ -45,25 +45,25 @@ def test_values_stand_beside_their_heights() -> None:
 
 
 def test_times_before_now() -> None:
-    axis = axes.time_axis(60, 5.0, NOON, PEN).text
+    axis = axes.time_axis(60, 5.0, NOON, CONTEXT).text
     assert len(axis) == 60
     assert axis.endswith(" now")
     assert axis.index("-4 min") == 60 - 1 - 48
     assert axis.index("-2 min") == 60 - 1 - 24
 
 
-def test_a_moment_is_marked_and_no_label_hides_it() -> None:
-    mark = axes.Mark(NOON - 61, "!", PEN.palette.critical)
-    assert axes.time_axis(60, 5.0, NOON, PEN, [mark]).text[60 - 1 - 13] == "!"
-    at_now = axes.Mark(NOON, "!", PEN.palette.accent)
-    assert axes.time_axis(60, 5.0, NOON, PEN, [at_now]).text.endswith("─!")
-    gone = axes.Mark(NOON - 9000, "!", PEN.palette.critical)
-    assert "!" not in axes.time_axis(60, 5.0, NOON, PEN, [gone]).text
+def test_a_time_is_marked_and_no_label_hides_it() -> None:
+    mark = axes.Mark(NOON - 61, "!", CONTEXT.palette.critical)
+    assert axes.time_axis(60, 5.0, NOON, CONTEXT, [mark]).text[60 - 1 - 13] == "!"
+    at_now = axes.Mark(NOON, "!", CONTEXT.palette.accent)
+    assert axes.time_axis(60, 5.0, NOON, CONTEXT, [at_now]).text.endswith("─!")
+    gone = axes.Mark(NOON - 9000, "!", CONTEXT.palette.critical)
+    assert "!" not in axes.time_axis(60, 5.0, NOON, CONTEXT, [gone]).text
 
 
 @pytest.mark.parametrize("width", [0, 1, 3, 12])
 def test_an_axis_may_be_too_short_for_words(width: int) -> None:
-    assert axes.time_axis(width, 60.0, NOON, PEN).cell_length == width
+    assert axes.time_axis(width, 60.0, NOON, CONTEXT).cell_length == width
 
 
 def test_slots_are_whole_seconds() -> None:

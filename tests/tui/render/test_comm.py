@@ -3,9 +3,9 @@
 import pytest
 
 from tests.builders import NOON, make_incident, make_node, make_view, view_of
-from tests.tui.crews import JOB, crew_of, scene_of
-from tests.tui.render.pens import PEN, text
-from tests.tui.scenes import view_model
+from tests.tui.rank_nodes import JOB, nodes_with_ranks, view_model_of
+from tests.tui.render.contexts import CONTEXT, text
+from tests.tui.sample_run import view_model
 from trntop.core.model import Severity, View
 from trntop.core.settings import Analysis
 from trntop.pipeline.history import History
@@ -20,7 +20,7 @@ def of(view: View) -> ViewModel:
 
 
 def shares(
-    shown: ViewModel, width: int = 80, height: int = 12, context: RenderContext = PEN
+    shown: ViewModel, width: int = 80, height: int = 12, context: RenderContext = CONTEXT
 ) -> str:
     job = shown.job
     return text(comm.shares(shown, job, width, height, context))
@@ -35,25 +35,25 @@ class TestShares:
 
     def test_above_the_limit_is_a_warning_and_the_start_is_marked(self) -> None:
         shown = view_model(trouble=True)
-        lines = comm.shares(shown, shown.job, 80, 12, PEN)
+        lines = comm.shares(shown, shown.job, 80, 12, CONTEXT)
         styles = {segment.style for strip in lines[1:] for segment in strip}
-        assert PEN.palette.over[Severity.WARNING][2] in styles
+        assert CONTEXT.palette.over[Severity.WARNING][2] in styles
         assert "▴" in lines[-1].text
 
     def test_what_is_over_is_marked_in_grey(self) -> None:
         past = make_incident("straggler", job=JOB, closed_at=NOON - 20)
-        shown = scene_of(*crew_of(), incidents=[past])
-        axis = comm.shares(shown, shown.job, 80, 12, PEN)[-1]
-        assert next(part.style for part in axis if part.text == "▴") == PEN.palette.muted
+        shown = view_model_of(*nodes_with_ranks(), incidents=[past])
+        axis = comm.shares(shown, shown.job, 80, 12, CONTEXT)[-1]
+        assert next(part.style for part in axis if part.text == "▴") == CONTEXT.palette.muted
 
     @pytest.mark.parametrize(("width", "height"), [(80, 2), (16, 10), (10, 1), (200, 40)])
     def test_any_size(self, width: int, height: int) -> None:
         shown = view_model(trouble=True)
-        lines = comm.shares(shown, shown.job, width, height, PEN)
+        lines = comm.shares(shown, shown.job, width, height, CONTEXT)
         assert len(lines) <= height
         assert all(strip.cell_length == width for strip in lines)
 
-    def test_without_steps_it_says_what_reports_them(self) -> None:
+    def test_without_steps_it_names_what_reports_them(self) -> None:
         drawn = " ".join(shares(of(make_view(jobs=()))).split())
         assert drawn.startswith("No job reports its steps")
         assert "steps.compute()" in drawn
@@ -64,8 +64,8 @@ class TestShares:
         assert drawn.startswith(f"{JOB} reports its steps, but not")
 
     def test_a_job_that_fell_silent(self) -> None:
-        one = make_incident("hang", job=JOB, node="trn-001")
-        drawn = shares(of(make_view(jobs=(), incidents=[one])))
+        incident = make_incident("hang", job=JOB, node="trn-001")
+        drawn = shares(of(make_view(jobs=(), incidents=[incident])))
         assert drawn.startswith(f"{JOB} no longer reports its steps.")
 
 
@@ -73,8 +73,10 @@ class TestJobs:
     def rows(self, view: View, width: int = 140) -> list[str]:
         shown = of(view)
         fitted = table.layout(comm.columns(shown), width)
-        found = [jobs.row_of(shown, one) for one in shown.jobs]
-        return text(table.row(fitted, row, width, PEN, cursor=False) for row in found).splitlines()
+        found = [jobs.row_of(shown, job) for job in shown.jobs]
+        return text(
+            table.row(fitted, row, width, CONTEXT, cursor=False) for row in found
+        ).splitlines()
 
     def test_the_first_is_the_header_s(self) -> None:
         shown = of(make_view())
@@ -83,8 +85,8 @@ class TestJobs:
 
     def test_worst_first(self) -> None:
         nodes = [make_node(index, jobs=(job,)) for index, job in enumerate("abc")]
-        one = make_incident("straggler", job="b", node="trn-001")
-        shown = of(view_of(*nodes, incidents=[one]))
+        incident = make_incident("straggler", job="b", node="trn-001")
+        shown = of(view_of(*nodes, incidents=[incident]))
         found = shown.jobs
         assert found[0].job == "b" == (shown.job.job if shown.job else "")
         first, *others = self.rows(shown.view)
@@ -95,10 +97,10 @@ class TestJobs:
     def test_a_share_above_its_limit_is_a_warning(self) -> None:
         row = jobs.JobRow(figures("x", comm=0.31, exposed=0.30))
         shown = of(make_view())
-        columns = {one.id: one for one in comm.columns(shown)}
+        columns = {column.id: column for column in comm.columns(shown)}
         for name in ("comm", "exposed"):
-            parts = columns[name].draw(row, 10, PEN)
-            assert any(style == PEN.palette.warning for _, style in parts)
+            parts = columns[name].draw(row, 10, CONTEXT)
+            assert any(style == CONTEXT.palette.warning for _, style in parts)
 
     def test_incidents_of_its_nodes_are_its_own(self) -> None:
         ours = make_incident("ecc_uncorrected", node="trn-000")
@@ -117,7 +119,7 @@ class TestKinds:
         return of(make_view(2, columns={f"job_{name}": value for name, value in columns.items()}))
 
     def drawn(self, shown: ViewModel, width: int = 120, height: int = 0) -> list[str]:
-        return text(comm.kinds(shown, shown.job, width, height, PEN)).splitlines()
+        return text(comm.kinds(shown, shown.job, width, height, CONTEXT)).splitlines()
 
     def test_the_largest_share_is_first_and_unknown_bandwidths_are_absent(self) -> None:
         head, *rows = self.drawn(
@@ -140,6 +142,6 @@ class TestKinds:
     @pytest.mark.parametrize(("width", "height"), [(80, 2), (16, 10), (10, 1)])
     def test_any_size(self, width: int, height: int) -> None:
         shown = self.shown(all_gather_share_ratio=[0.07], send_recv_share_ratio=[0.07])
-        lines = comm.kinds(shown, shown.job, width, height, PEN)
+        lines = comm.kinds(shown, shown.job, width, height, CONTEXT)
         assert len(lines) <= height
         assert all(strip.cell_length == width for strip in lines)

@@ -7,8 +7,8 @@ import pytest
 from rich.style import Style
 
 from tests.builders import NOON, make_node, view_of
-from tests.tui.render.pens import PEN
-from tests.tui.scenes import EFA_INCIDENT, VICTIM, node, view, view_model
+from tests.tui.render.contexts import CONTEXT
+from tests.tui.sample_run import EFA_INCIDENT, VICTIM, node, view, view_model
 from trntop.core import units
 from trntop.core.model import NodeView, Phase, Severity, Stage, State
 from trntop.core.settings import Analysis
@@ -24,30 +24,30 @@ NAMES = tuple(f"trn-{index:03d}" for index in range(16))
 SENT = "efa_tx_bytes_per_second"
 
 
-def scene_of(*nodes: NodeView) -> ViewModel:
+def view_model_of(*nodes: NodeView) -> ViewModel:
     return ViewModel(view_of(*nodes), History(10), Analysis())
 
 
 def sending(index: int, rate: float | None) -> NodeView:
-    """A node with two cards that send `rate` bytes a second each."""
+    """A node with two EFA devices that send `rate` bytes a second each."""
     return make_node(index, columns={SENT: None if rate is None else [rate, rate]})
 
 
 def names(shown: ViewModel, by: str, *, reverse: bool = False) -> list[str]:
-    return [shown.cluster.names[place] for place in fleet.order(shown, by, reverse=reverse)]
+    return [shown.cluster.names[index] for index in fleet.order(shown, by, reverse=reverse)]
 
 
 def drawn(row: FleetRow, name: str, width: int = 0) -> str:
-    column = next(one for one in fleet.columns(8) if one.id == name)
-    parts = column.draw(row, width or column.width, PEN)
+    column = next(column for column in fleet.columns(8) if column.id == name)
+    parts = column.draw(row, width or column.width, CONTEXT)
     assert length(parts) == (width or column.width)
     return "".join(text for text, _ in parts)
 
 
-class TestBlame:
+class TestOffenders:
     def styles(self, troubled: ViewModel) -> dict[str, Style]:
         """Node → how its communication share is drawn."""
-        column = next(one for one in fleet.columns(8) if one.id == "comm")
+        column = next(column for column in fleet.columns(8) if column.id == "comm")
         return {
             made.name: column.draw(
                 FleetRow(
@@ -56,24 +56,24 @@ class TestBlame:
                     job_incidents=fleet.job_incidents(troubled, made),
                 ),
                 column.width,
-                PEN,
+                CONTEXT,
             )[0][1]
             for made in troubled.cluster.nodes.values()
         }
 
     def test_of_a_job_over_its_limit_those_that_are_over_it(self) -> None:
         found = self.styles(view_model(trouble=True))
-        assert found["trn-000"] is PEN.palette.warning
-        assert found[VICTIM] is PEN.palette.text, "it communicates less than the others"
-        assert set(self.styles(view_model()).values()) == {PEN.palette.text}
+        assert found["trn-000"] is CONTEXT.palette.warning
+        assert found[VICTIM] is CONTEXT.palette.text, "it communicates less than the others"
+        assert set(self.styles(view_model()).values()) == {CONTEXT.palette.text}
 
     def test_of_a_straggler(self) -> None:
         slow = dataclasses.replace(EFA_INCIDENT, kind="straggler", severity=Severity.CRITICAL)
         shown = dataclasses.replace(view_model(), view=view_of(*view().cluster.nodes.values(),
                                                           incidents=[slow]))  # fmt: skip
         found = self.styles(shown)
-        assert found[VICTIM] is PEN.palette.critical
-        assert found["trn-000"] is PEN.palette.text
+        assert found[VICTIM] is CONTEXT.palette.critical
+        assert found["trn-000"] is CONTEXT.palette.text
 
 
 class TestOrder:
@@ -90,66 +90,71 @@ class TestOrder:
         assert names(view_model(), "node", reverse=True) == list(NAMES[::-1])
 
     def test_what_is_absent_comes_last_either_way(self) -> None:
-        shown = scene_of(sending(0, None), sending(1, 1e9), sending(2, 3e9))
+        shown = view_model_of(sending(0, None), sending(1, 1e9), sending(2, 3e9))
         assert names(shown, "efa_tx") == ["trn-002", "trn-001", "trn-000"]
         assert names(shown, "efa_tx", reverse=True) == ["trn-001", "trn-002", "trn-000"]
 
-    def test_equal_ones_stand_still(self) -> None:
-        shown = scene_of(*(sending(index, 1e9) for index in range(4)))
+    def test_equal_members_keep_their_order(self) -> None:
+        shown = view_model_of(*(sending(index, 1e9) for index in range(4)))
         for reverse in (False, True):
             assert names(shown, "efa_tx", reverse=reverse) == list(NAMES[:4])
 
     def test_by_words(self) -> None:
-        shown = scene_of(node(0, jobs=("b",)), make_node(1, jobs=()), node(2, jobs=("a",)))
+        shown = view_model_of(node(0, jobs=("b",)), make_node(1, jobs=()), node(2, jobs=("a",)))
         assert names(shown, "job") == ["trn-002", "trn-000", "trn-001"]
         assert names(shown, "type") == list(NAMES[:3])
         assert len(names(shown, "phase")) == 3
 
-    @pytest.mark.parametrize("column", [*fleet.columns(4)], ids=lambda one: one.id)
+    @pytest.mark.parametrize("column", [*fleet.columns(4)], ids=lambda column: column.id)
     def test_every_column_sorts(self, column: fleet.Column[FleetRow]) -> None:
-        for shown in (view_model(trouble=True), scene_of()):
+        for shown in (view_model(trouble=True), view_model_of()):
             assert sorted(names(shown, column.id)) == list(shown.cluster.names)
 
 
 class TestMeasures:
     def test_one_and_all_agree(self) -> None:
-        shown = scene_of(
+        shown = view_model_of(
             node(0, jobs=("a", "b")), make_node(1, jobs=()), node(2, state=State.STALE)
         )
         for measure in MEASURES.values():
             all_of_them = [
                 None if value != value else value for value in measure.values(shown.cluster)
             ]
-            assert all_of_them == [measure.value(one) for one in shown.cluster.nodes.values()]
+            assert all_of_them == [measure.value(node) for node in shown.cluster.nodes.values()]
 
-    def test_a_pace_stands_in_for_a_step(self) -> None:
-        paced = make_node(columns={"job_step_seconds": None, "job_logged_steps_per_second": [0.4]})
+    def test_a_step_rate_replaces_a_step_time(self) -> None:
+        with_steps = make_node(
+            columns={"job_step_seconds": None, "job_logged_steps_per_second": [0.4]}
+        )
         step = MEASURES["step"]
-        assert (step.value(paced), step.quantity_of(paced)) == (2.5, "job_step_pace_seconds")
-        assert step.values(scene_of(paced).cluster).tolist() == [2.5]
+        assert (step.value(with_steps), step.quantity_of(with_steps)) == (
+            2.5,
+            "job_step_pace_seconds",
+        )
+        assert step.values(view_model_of(with_steps).cluster).tolist() == [2.5]
 
 
 class TestColumns:
     def test_the_standard_ones(self) -> None:
         shown = fleet.selected(fleet.columns(8), ())
-        assert not {one.id for one in shown} & set(fleet.OPTIONAL)
-        assert [one.id for one in shown][:3] == ["node", "util", "te"]
+        assert not {column.id for column in shown} & set(fleet.OPTIONAL)
+        assert [column.id for column in shown][:3] == ["node", "util", "te"]
 
-    def test_those_reserved_stand_in_the_usual_order_beside_the_name(self) -> None:
+    def test_chosen_columns_are_in_the_usual_order_after_the_name(self) -> None:
         shown = fleet.selected(fleet.columns(8), ("state", "cpu", "util"))
-        assert [one.id for one in shown] == ["node", "util", "cpu", "state"]
-        usual = {one.id: one.rank for one in fleet.columns(8)}
+        assert [column.id for column in shown] == ["node", "util", "cpu", "state"]
+        usual = {column.id: column.rank for column in fleet.columns(8)}
         assert shown[2].rank > usual["state"]
         assert shown[1].rank == usual["util"]
 
-    def test_columns_that_say_the_same_in_every_row_are_hidden(self) -> None:
+    def test_columns_with_one_value_in_every_row_are_hidden(self) -> None:
         calm, trouble = view_model(), view_model(trouble=True)
         assert {"incident", "next", "state", "job", "type"} <= fleet.uniform(calm)
         assert not {"incident", "next", "state"} & fleet.uniform(trouble)
-        ids = [one.id for one in fleet.selected(fleet.columns(8), (), fleet.uniform(calm))]
+        ids = [column.id for column in fleet.selected(fleet.columns(8), (), fleet.uniform(calm))]
         assert "state" not in ids
-        asked = fleet.selected(fleet.columns(8), ("state",), fleet.uniform(calm))
-        assert [one.id for one in asked] == ["node", "state"]
+        chosen = fleet.selected(fleet.columns(8), ("state",), fleet.uniform(calm))
+        assert [column.id for column in chosen] == ["node", "state"]
 
     def test_a_stalled_run_has_no_steps_to_report(self) -> None:
         def uniform(stage: Stage) -> frozenset[str]:
@@ -163,7 +168,7 @@ class TestColumns:
         assert not hidden & uniform(Stage.TRAINING)
 
     def test_provenance_is_in_the_heading_and_in_the_cells_that_differ(self) -> None:
-        heading = {one.id: one.heading for one in fleet.columns(8)}
+        heading = {column.id: column.heading for column in fleet.columns(8)}
         assert heading["util"] == "util % d"
         assert heading["step"] == "step s r"
         logged = make_node(0, jobs=("j",), columns={"job_step_seconds": None, LOG_STEP: [4.0]})
@@ -176,15 +181,15 @@ class TestColumns:
         made = make_node(0, 1, 1, 1, columns=columns)
         assert drawn(FleetRow(made), "retx").strip() == shown
 
-    def test_every_one_says_what_it_is(self) -> None:
+    def test_every_column_has_a_description(self) -> None:
         for column in fleet.columns(8):
             assert len(column.heading) <= column.min_width
 
     def test_all_draw_their_width(self) -> None:
-        for one in (*view(trouble=True).cluster.nodes.values(), make_node(columns={})):
+        for node_view in (*view(trouble=True).cluster.nodes.values(), make_node(columns={})):
             for column in fleet.columns(8):
                 for width in {column.width, column.max_width or column.width}:
-                    assert length(column.draw(FleetRow(one), width, PEN)) == width
+                    assert length(column.draw(FleetRow(node_view), width, CONTEXT)) == width
 
     def test_all_rates_fit_next_to_their_sparkline(self) -> None:
         busy = make_node(0, columns={SENT: [25e9] * 16})

@@ -2,17 +2,17 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.tui.render.pens import PEN, text
+from tests.tui.render.contexts import CONTEXT, text
 from trntop.core.model import Severity
 from trntop.tui.render.graph import bar, buckets, chart, sparkline
 from trntop.tui.render.line import length
 
-INK = PEN.palette
+PALETTE = CONTEXT.palette
 NAN = float("nan")
 
 
 def drawn(ratio: float | None, width: int, limit: float | None = None) -> str:
-    parts = bar(ratio, width, INK.graph, INK.rule, limit=limit)
+    parts = bar(ratio, width, PALETTE.graph, PALETTE.rule, limit=limit)
     return "".join(part for part, _ in parts)
 
 
@@ -37,7 +37,7 @@ def test_bar_limit_is_a_tick() -> None:
 
 @given(st.none() | st.floats(allow_nan=False), st.integers(0, 50), st.none() | st.floats(0, 1))
 def test_bar_takes_exactly_its_cells(ratio: float | None, width: int, limit: float | None) -> None:
-    parts = bar(ratio, width, INK.graph, INK.rule, limit=limit)
+    parts = bar(ratio, width, PALETTE.graph, PALETTE.rule, limit=limit)
     assert length(parts) == width
 
 
@@ -60,7 +60,7 @@ def test_buckets_are_means_and_gaps_stay_gaps() -> None:
     assert np.array_equal(slots, [2.0, 5.0, NAN, NAN, 9.0], equal_nan=True)
 
 
-def test_buckets_stand_still_within_a_slot() -> None:
+def test_buckets_do_not_move_within_a_slot() -> None:
     times = np.arange(100.0, 120.0)
     values = np.arange(20.0)
     before = buckets(times[:-1], values[:-1], now=118.2, width=4, seconds=4)
@@ -73,13 +73,13 @@ def test_buckets_of_nothing() -> None:
 
 
 def test_chart() -> None:
-    lines = chart(np.array([NAN, 0.0, 0.25, 0.5, 1.0]), 2, PEN, top=1.0)
+    lines = chart(np.array([NAN, 0.0, 0.25, 0.5, 1.0]), 2, CONTEXT, top=1.0)
     assert [line.text for line in lines] == ["    █", " ▁▄██"]
 
 
 def test_chart_draws_its_limit_behind_the_values() -> None:
-    over = PEN.palette.over[Severity.CRITICAL]
-    lines = chart(np.array([0.2, 0.9]), 4, PEN, top=1.0, limit=0.5, over=over)
+    over = CONTEXT.palette.over[Severity.CRITICAL]
+    lines = chart(np.array([0.2, 0.9]), 4, CONTEXT, top=1.0, limit=0.5, over=over)
     assert text(lines).splitlines()[1] == "╌█"
     assert list(lines[-1])[-1].style in over
-    assert next(iter(lines[-1])).style in PEN.palette.area
+    assert next(iter(lines[-1])).style in CONTEXT.palette.area

@@ -1,6 +1,6 @@
 import pytest
 
-from tests.tui.render.pens import PEN, text
+from tests.tui.render.contexts import CONTEXT, text
 from trntop.analysis.rulebook import KINDS
 from trntop.analysis.runbook import runbook
 from trntop.tui.render.markdown import blocks, draw
@@ -27,7 +27,7 @@ lspci
 
 
 def drawn(page: str, width: int) -> str:
-    return text(draw(page, width, PEN.palette))
+    return text(draw(page, width, CONTEXT.palette))
 
 
 def test_a_page_is_set_into_its_width() -> None:
@@ -69,11 +69,13 @@ def test_a_long_command_goes_on_further_in() -> None:
 def test_no_word_of_a_runbook_is_lost(kind: str) -> None:
     page = runbook(kind)
     for width in (40, 76, 92):
-        lines = draw(page, width, PEN.palette)
+        lines = draw(page, width, CONTEXT.palette)
         assert {strip.cell_length for strip in lines} == {width}
-    said = text(draw(page, 92, PEN.palette)).split()
+    printed = text(draw(page, 92, CONTEXT.palette)).split()
     wanted = " ".join(words for sign, words in blocks(page) if sign != "#")
     for sign in ("`", "**", "*"):
         wanted = wanted.replace(sign, "") if sign == "`" else wanted
-    missing = {word for word in wanted.split() if "*" not in word and "](" not in word} - set(said)
+    missing = {word for word in wanted.split() if "*" not in word and "](" not in word} - set(
+        printed
+    )
     assert not {word for word in missing if len(word) < 40}

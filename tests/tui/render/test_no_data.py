@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 
 from tests.builders import NOON, make_node, view_of
-from tests.tui.render.pens import PEN, text
-from tests.tui.scenes import view_model
+from tests.tui.render.contexts import CONTEXT, text
+from tests.tui.sample_run import view_model
 from trntop.catalog import AGENT, HOST, NEURON_MONITOR
 from trntop.core.model import Inventory, NodeView, SourceState, State
 from trntop.exporters.table import snapshot_text
@@ -40,39 +40,42 @@ def test_values_of_the_host_do_not_make_a_node_healthy() -> None:
 
 def test_a_node_of_a_metrics_backend_has_data_without_its_parts() -> None:
     sources = (SourceState(AGENT, State.FRESH, "", NOON, 5.0, {}),)
-    known = bare()
+    empty = bare()
     assert (
-        NodeView(known.inventory, dataclasses.replace(known.frame, sources=sources)).state
+        NodeView(empty.inventory, dataclasses.replace(empty.frame, sources=sources)).state
         is State.FRESH
     )
 
 
 def test_no_green_tick_where_nothing_is_measured() -> None:
-    parts = fleet.state_parts(bare(), PEN)
+    parts = fleet.state_parts(bare(), CONTEXT)
     assert "".join(part for part, _ in parts) == "✕ no data"
-    assert PEN.palette.ok not in [style for _, style in parts]
+    assert CONTEXT.palette.ok not in [style for _, style in parts]
 
 
 @pytest.mark.parametrize(("state", "word"), [(State.DOWN, "✕ 1 down"), (State.STALE, "◌ 1 stale")])
 def test_lost_sources_are_counted_in_words(state: State, word: str) -> None:
     made = make_node(0)
     sources = [
-        dataclasses.replace(one, state=state) if one.name == NEURON_MONITOR else one
-        for one in made.frame.sources
+        dataclasses.replace(source, state=state) if source.name == NEURON_MONITOR else source
+        for source in made.frame.sources
     ]
     lost = NodeView(made.inventory, dataclasses.replace(made.frame, sources=tuple(sources)))
     assert lost.state is State.FRESH
-    assert [part for part, _ in fleet.state_parts(lost, PEN)] == [word]
+    assert [part for part, _ in fleet.state_parts(lost, CONTEXT)] == [word]
 
 
 def test_incidents_are_not_evaluated_without_data() -> None:
-    one = dataclasses.replace(view_model(), view=view_of(bare()))
-    for rows in (node.found(one, bare(), 100, PEN), incidents.detail(one, None, 100, PEN)):
+    waiting = dataclasses.replace(view_model(), view=view_of(bare()))
+    for rows in (
+        node.found(waiting, bare(), 100, CONTEXT),
+        incidents.detail(waiting, None, 100, CONTEXT),
+    ):
         assert text(rows) == f"– not evaluated: {MISSING}"
-    assert "✓" not in text(alert.draw(one, 100, PEN))
+    assert "✓" not in text(alert.draw(waiting, 100, CONTEXT))
 
 
-def test_a_snapshot_says_that_there_is_no_data() -> None:
+def test_a_snapshot_without_data_is_marked() -> None:
     page = snapshot_text(view_of(bare()), 100)
     assert f"no data, incidents not evaluated: {MISSING}" in page
     assert "fresh" not in page.split("source")[0]

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from tests.builders import NOON, make_incident, make_node, view_of
-from tests.tui.render.pens import PEN, text
-from tests.tui.scenes import CARD, EFA_INCIDENT, VICTIM, view_model
+from tests.tui.render.contexts import CONTEXT, text
+from tests.tui.sample_run import DEVICE, EFA_INCIDENT, VICTIM, view_model
 from trntop.catalog import Entity
 from trntop.core import units
 from trntop.core.model import (
@@ -53,7 +53,7 @@ def changed(made: NodeView, **facts: Any) -> NodeView:
 
 
 def drawn(paint: node.Paint, made: NodeView, width: int = 100, *found: Incident) -> str:
-    return text(paint(of(made, *found), made, width, PEN))
+    return text(paint(of(made, *found), made, width, CONTEXT))
 
 
 @pytest.mark.parametrize("name", PAINTS)
@@ -63,36 +63,36 @@ def drawn(paint: node.Paint, made: NodeView, width: int = 100, *found: Incident)
 )
 def test_every_part_fits(name: str, width: int, state: State) -> None:
     made = make_node(0, 16, 8, 16, runtimes=3, state=state, reason="gone")
-    lines = PAINTS[name](of(made, EFA_INCIDENT), made, width, PEN)
+    lines = PAINTS[name](of(made, EFA_INCIDENT), made, width, CONTEXT)
     assert lines
     assert {line.cell_length for line in lines} == {width}
 
 
 class TestIdentity:
-    def test_who_and_at_what(self) -> None:
-        who, work = drawn(node.identity, make_node(3, 16, 4, 16), 120).splitlines()
+    def test_identity_and_job(self) -> None:
+        identity, work = drawn(node.identity, make_node(3, 16, 4, 16), 120).splitlines()
         assert work.startswith(" training d since 08:48:00 · step 1,204  util 94 % d  TE 34 % d")
         assert work.endswith("HBM bw 38 % d  comm 27 % r  loss 2.5r  MFU 38 % r")
-        assert who.startswith(" trn-003  trn2.48xlarge  16 devices · 64 cores (LNC=2)")
-        assert who.endswith("✓ fresh 0 s  1/1")
+        assert identity.startswith(" trn-003  trn2.48xlarge  16 devices · 64 cores (LNC=2)")
+        assert identity.endswith("✓ fresh 0 s  1/1")
 
     def test_an_estimate_where_no_job_reports(self) -> None:
         assert "comm ~3-40 %" in drawn(node.identity, make_node(0, jobs=()), 120)
 
-    def test_whom_it_was_given_to(self) -> None:
+    def test_its_allocation(self) -> None:
         made = changed(make_node(0), allocations=(Allocation("4711", whole=True),))
-        (who, _) = drawn(node.identity, made, 100).splitlines()
-        assert "4 cores (LNC=2)  allocated to job 4711  " in who
-        assert "i-00000000" not in who, "who has it matters more than where it is"
+        (identity, _) = drawn(node.identity, made, 100).splitlines()
+        assert "4 cores (LNC=2)  allocated to job 4711  " in identity
+        assert "i-00000000" not in identity, "who has it matters more than where it is"
 
-    def test_its_incident_where_another_stands_above(self) -> None:
+    def test_its_incident_below_another(self) -> None:
         made = make_node(3)
         own = make_incident("ecc_uncorrected", node=made.name, summary="device 1 has errors")
         above = make_incident("hang", node="trn-000", severity=Severity.CRITICAL)
-        who, _, said = drawn(node.identity, made, 100, above, own).splitlines()
-        assert who.startswith(" ▲ trn-003")
-        assert said.startswith(" ▲ warning")
-        assert said.endswith("device 1 has errors")
+        identity, _, incident_line = drawn(node.identity, made, 100, above, own).splitlines()
+        assert identity.startswith(" ▲ trn-003")
+        assert incident_line.startswith(" ▲ warning")
+        assert incident_line.endswith("device 1 has errors")
         assert len(drawn(node.identity, made, 100, own).splitlines()) == 2
 
     def test_nothing_known(self) -> None:
@@ -118,28 +118,28 @@ def test_bounds(floor: float | None, ceiling: float | None, shown: str) -> None:
 
 def test_a_stalled_run_asks_for_a_person() -> None:
     phase = Phase(Stage.STALLED, NOON, "no step for 2 min")
-    parts = run.phase(phase, PEN, utc=True)
+    parts = run.phase(phase, CONTEXT, utc=True)
     assert "".join(text for text, _ in parts) == "stalled d since 12:00:00 · no step for 2 min"
-    assert parts[0][1] == PEN.palette.warning
-    assert run.style_of(Stage.TRAINING, PEN.palette) == PEN.palette.muted
-    assert run.style_of(Stage.COMPILING, PEN.palette) == PEN.palette.accent
+    assert parts[0][1] == CONTEXT.palette.warning
+    assert run.style_of(Stage.TRAINING, CONTEXT.palette) == CONTEXT.palette.muted
+    assert run.style_of(Stage.COMPILING, CONTEXT.palette) == CONTEXT.palette.accent
 
 
 class TestDevices:
     def test_a_heading_is_whole_where_utilization_is_absent(self) -> None:
         made = changed(make_node(0, 2, 4, 2), core_device=np.array([], int))
-        assert devices.draw(of(made), made, 55, PEN)[0].text.startswith("dev  util ")
+        assert devices.draw(of(made), made, 55, CONTEXT)[0].text.startswith("dev  util ")
 
     def test_128_physical_cores_fit_a_laptop(self) -> None:
         made = make_node(0, 16, 4, 16)
-        lines = devices.draw(of(made), made, 55, PEN)
+        lines = devices.draw(of(made), made, 55, CONTEXT)
         assert len(lines) == 17
         assert lines[0].text.rstrip() == "dev    util % TE % now 20 s d HBM GiB d bw % d pwr %"
         assert lines[1].text.rstrip() == "  0 ▆▆▆▆   92 ▆▆▆▆▆▆▆▆     34      50.9     38    60"
 
-    def test_the_narrowest_keep_utilization_beside_tensor_engines(self) -> None:
+    def test_the_narrowest_keep_utilization_and_tensor_engines(self) -> None:
         made = make_node(0, 16, 4, 16)
-        lines = devices.draw(of(made), made, 37, PEN)
+        lines = devices.draw(of(made), made, 37, CONTEXT)
         assert lines[0].text.rstrip() == "dev    util % TE % d HBM GiB d bw % d"
         assert lines[1].text.rstrip() == "  0 ▆▆▆▆   92     34      50.9     38"
 
@@ -170,7 +170,7 @@ class TestDevices:
     )  # fmt: skip
     def test_what_is_of_now_and_what_a_mean(self, width: int, cores: int, title: str) -> None:
         made = make_node(0, 2, cores, 2)
-        assert title in devices.draw(of(made), made, width, PEN)[0].text
+        assert title in devices.draw(of(made), made, width, CONTEXT)[0].text
 
     def test_without_tensor_engines_there_is_no_map_of_them(self) -> None:
         made = make_node(0, 2, 4, states={"tensor-engine": State.DOWN}, reason="needs SDK 2.25")
@@ -200,7 +200,7 @@ class TestDevices:
         assert shown.splitlines()[1].split()[:5] == ["0", "·", "·", "–", "····"]
         assert set(shown.splitlines()[1].split()[5:]) == {"–"}
 
-    def test_what_is_wrong_with_a_device_stands_below(self) -> None:
+    def test_faults_of_a_device_are_below(self) -> None:
         columns = {"device_mem_ecc_uncorrected_total": [0, 2, 0, 0]}
         made = make_node(0, 4, 2, columns=columns)
         links = {
@@ -222,40 +222,40 @@ class TestDevices:
         )  # fmt: skip
         assert "● device 1: 7 uncorrected ECC errors" in drawn(devices.draw, made)
 
-    def test_no_devices_says_why(self) -> None:
+    def test_missing_devices_have_a_reason(self) -> None:
         made = make_node(0, 0, 0, states={"neuron-monitor": State.DOWN}, reason="not installed")
         assert "no devices known: neuron-monitor: not installed" in drawn(devices.draw, made)
 
 
 class TestEfa:
-    def test_the_odd_card_is_marked(self) -> None:
+    def test_the_deviating_efa_device_is_marked(self) -> None:
         whole = view_model(trouble=True)
         made = whole.cluster.nodes[VICTIM]
-        lines = text(efa.draw(whole, made, 60, PEN)).splitlines()
+        lines = text(efa.draw(whole, made, 60, CONTEXT)).splitlines()
         marked = [line for line in lines if line.startswith("●")]
         assert len(marked) == 1
-        assert CARD in marked[0]
+        assert DEVICE in marked[0]
         assert "2.1" in marked[0]
 
     def test_an_outlier_is_marked_before_there_is_an_incident(self) -> None:
         whole = dataclasses.replace(
             view_model(trouble=True), view=view_of(view_model(trouble=True).cluster.nodes[VICTIM])
         )
-        shown = text(efa.draw(whole, whole.cluster.nodes[VICTIM], 60, PEN))
-        assert [line[:14] for line in shown.splitlines() if line[0] == "▲"] == [f"▲ {CARD}  "]
+        shown = text(efa.draw(whole, whole.cluster.nodes[VICTIM], 60, CONTEXT))
+        assert [line[:14] for line in shown.splitlines() if line[0] == "▲"] == [f"▲ {DEVICE}  "]
 
-    def test_outliers_need_siblings_that_are_better(self) -> None:
+    def test_outliers_need_better_peers(self) -> None:
         same = make_node(0, 1, 1, 4, columns={"efa_retrans_pkts_per_second": [5e4] * 4})
         assert efa.outliers(same, 0.002) == frozenset()
         assert efa.outliers(make_node(0, 1, 1, 0), 0.002) == frozenset()
 
-    def test_cards_stand_in_their_natural_order(self) -> None:
+    def test_efa_devices_are_in_natural_order(self) -> None:
         shown = drawn(efa.draw, make_node(0, 1, 1, 8))
         names = [line.split()[0] for line in shown.splitlines()[1:9]]
-        assert names == [f"rdmap{16 * place}s27" for place in range(1, 9)]
+        assert names == [f"rdmap{16 * index}s27" for index in range(1, 9)]
         assert units.natural_sort_key("rdmap16s27") < units.natural_sort_key("rdmap112s27")
 
-    def test_a_lost_card_stays_in_its_place(self) -> None:
+    def test_a_lost_efa_device_keeps_its_position(self) -> None:
         made = make_node(
             0, 1, 1, 3, columns={"efa_tx_bytes_total": [1, np.nan, 1], "node_efa_cards": [2]}
         )
@@ -263,24 +263,26 @@ class TestEfa:
         assert lines[2] == "● rdmap32s27   lost"
         assert lines[-1] == "▲ 2/16 EFA devices up"
 
-    def test_all_cards_answer(self) -> None:
+    def test_all_efa_devices_are_up(self) -> None:
         shown = drawn(efa.draw, make_node(0, 1, 1, 16), 60)
         assert "answer" not in shown
         assert "lost" not in shown
 
-    def test_a_lame_card_is_marked_at_its_siblings_share(self) -> None:
+    def test_a_degraded_efa_device_is_marked_at_its_peers_share(self) -> None:
         made = make_node(0, 1, 1, 3, columns={"efa_tx_bytes_per_second": [2e10, 2e9, 2e10]})
-        assert efa.draw(of(made), made, 60, PEN)[2].text.startswith("  rdmap32s27")
+        assert efa.draw(of(made), made, 60, CONTEXT)[2].text.startswith("  rdmap32s27")
         found = make_incident("efa_degraded", node=made.name, component="efa:rdmap32s27")
-        line = efa.draw(of(made, found), made, 60, PEN)[2]
+        line = efa.draw(of(made, found), made, 60, CONTEXT)[2]
         assert line.text.startswith("▲ rdmap32s27")
-        assert any("10" in part.text.split() and part.style == PEN.palette.warning for part in line)
+        assert any(
+            "10" in part.text.split() and part.style == CONTEXT.palette.warning for part in line
+        )
 
-    def test_of_a_card_with_an_incident_the_note_is_what_that_saw(self) -> None:
+    def test_the_note_on_an_efa_device_with_an_incident_is_its_evidence(self) -> None:
         made = make_node(0, 1, 1, 2, columns={
             "efa_retrans_timeout_events_per_second": [0, 5], "efa_rx_drops_per_second": [1, 0],
         })  # fmt: skip
-        seen = (
+        item = (
             Evidence("2.0 % of its packets sent again", made.name, "efa_retransmit_ratio"),
             Evidence("3.8 errors/s (time-outs) in 20 s; limit 0.5", made.name),
             Evidence("16 nodes wait 0.9 s longer in each step"),
@@ -288,16 +290,16 @@ class TestEfa:
         bare = make_incident(
             "efa_degraded", node=made.name, component="efa:rdmap32s27", severity=Severity.CRITICAL
         )
-        found = dataclasses.replace(bare, evidence=seen)
-        calm, sick = efa.draw(of(made, found), made, 80, PEN)[-2:]
+        found = dataclasses.replace(bare, evidence=item)
+        calm, faulty = efa.draw(of(made, found), made, 80, CONTEXT)[-2:]
         assert calm.text.strip() == "▲ rdmap16s27: 1 receive drops/s"
-        assert sick.text.strip() == "● rdmap32s27: 3.8 errors/s (time-outs) in 20 s; limit 0.5"
-        assert {part.style for part in sick if part.text.strip()} == {PEN.palette.critical}
-        bare = dataclasses.replace(bare, evidence=seen[:1])
-        shown = efa.draw(of(made, bare), made, 80, PEN)[-1].text.strip()
+        assert faulty.text.strip() == "● rdmap32s27: 3.8 errors/s (time-outs) in 20 s; limit 0.5"
+        assert {part.style for part in faulty if part.text.strip()} == {CONTEXT.palette.critical}
+        bare = dataclasses.replace(bare, evidence=item[:1])
+        shown = efa.draw(of(made, bare), made, 80, CONTEXT)[-1].text.strip()
         assert shown == "● rdmap32s27: 5 time-outs/s"
 
-    def test_events_and_links_that_are_down_are_told(self) -> None:
+    def test_events_and_links_that_are_down_are_shown(self) -> None:
         made = make_node(0, 1, 1, 2, columns={
             "efa_rx_drops_per_second": [0, 2.5],
             "efa_impaired_remote_conn_events_per_second": [0, 1],
@@ -309,7 +311,7 @@ class TestEfa:
             "▲ rdmap32s27: 1 impaired connections/s, 2.5 receive drops/s",
         ]
 
-    def test_no_cards_says_why(self) -> None:
+    def test_missing_efa_devices_have_a_reason(self) -> None:
         assert "no EFA devices known" in drawn(efa.draw, make_node(0, 1, 1, 0))
 
 
@@ -323,17 +325,17 @@ class TestProcesses:
             "train_step.neff running · devices 0-1 · cores 0-3 · runtime 2.30.51"
         )
 
-    def test_errors_stand_out(self) -> None:
+    def test_errors_are_highlighted(self) -> None:
         made = make_node(
             0, columns={"runtime_errors_hardware_per_second": [3.0],
                         "runtime_executions_timed_out_per_second": [0.0]},
         )  # fmt: skip
-        lines = node.processes(of(made), made, 110, PEN)
+        lines = node.processes(of(made), made, 110, CONTEXT)
         assert any(
-            part.text.strip() == "3" and part.style == PEN.palette.critical for part in lines[1]
+            part.text.strip() == "3" and part.style == CONTEXT.palette.critical for part in lines[1]
         )
 
-    def test_a_runtime_that_says_why(self) -> None:
+    def test_a_runtime_with_an_error_message(self) -> None:
         broken = Runtime(4711, "job", error="out of device memory")
         made = changed(make_node(0), runtimes=(broken,), processes=())
         assert "out of device memory" in drawn(node.processes, made, 80)
@@ -373,7 +375,7 @@ class TestHost:
             "compiler  0 running  12 modules in the cache",
         ]
 
-    def test_what_asks_for_a_look(self) -> None:
+    def test_what_needs_attention(self) -> None:
         columns = {"node_compilers": [2], "node_kernel_neuron_errors_total": [3]}
         shown = drawn(host.draw, make_node(0, columns=columns), 80)
         assert "compiler  2 running" in shown
@@ -385,7 +387,7 @@ class TestHost:
         assert shown == "no host data: host: no psutil"
 
 
-def test_sources_say_why_they_are_silent() -> None:
+def test_silent_sources_have_a_reason() -> None:
     made = make_node(0, states={"efa": State.DOWN}, reason="driver too old")
     shown = drawn(node.sources, made)
     assert "neuron-monitor ✓ fresh" in shown
@@ -393,7 +395,7 @@ def test_sources_say_why_they_are_silent() -> None:
     assert "driver too old" in shown
 
 
-def test_absent_quantities_say_why() -> None:
+def test_absent_quantities_have_a_reason() -> None:
     made = make_node(0)
     reasons = dict.fromkeys(("efa_retrans_pkts_total", "efa_retrans_bytes_total"), "driver 2.10")
     made = dataclasses.replace(made, frame=dataclasses.replace(made.frame, reasons=reasons))
@@ -411,7 +413,7 @@ def test_the_bandwidth_has_one_name() -> None:
 
 
 @pytest.mark.parametrize("paint", [devices.draw, efa.draw, host.draw, node.processes])
-def test_reasons_are_told_to_the_end(paint: node.Paint) -> None:
+def test_reasons_are_shown_in_full(paint: node.Paint) -> None:
     down = dict.fromkeys(BY_NAME, State.DOWN)
     made = make_node(0, 0, 0, 0, jobs=(), runtimes=0, states=down, reason="why " * 30 + "remedy")
     assert drawn(paint, made, 40).endswith("remedy")
@@ -423,7 +425,7 @@ def test_sources_before_the_first_word() -> None:
     assert drawn(node.sources, made) == "no data from any source yet"
 
 
-def test_sources_have_an_age_and_a_pace() -> None:
+def test_sources_have_an_age_and_an_interval() -> None:
     shown = drawn(node.sources, make_node(0)).splitlines()
     assert shown[1].split() == ["neuron-sysfs", "✓", "fresh", "0", "s", "every", "10", "s"]
 

@@ -1,11 +1,11 @@
-"""Nodes that are not reached, or only in part: what table, header and alert say of them."""
+"""Nodes that are not reached, or only in part: what table, header and alert show of them."""
 
 import dataclasses
 
 import pytest
 
 from tests.builders import NOON, make_incident, make_node, view_of, with_state
-from tests.tui.render.pens import PEN, text
+from tests.tui.render.contexts import CONTEXT, text
 from trntop.catalog import AGENT, EFA_SOURCE, NEURON_MONITOR
 from trntop.core.model import Frame, Incident, Inventory, NodeView, SourceState, State
 from trntop.core.settings import Analysis
@@ -23,7 +23,7 @@ def remote(index: int, state: State, reason: str = "") -> NodeView:
     return NodeView(Inventory(name), Frame(name, NOON, {}, (source,)))
 
 
-def scene_of(*nodes: NodeView, later: tuple[Incident, ...] = ()) -> ViewModel:
+def view_model_of(*nodes: NodeView, later: tuple[Incident, ...] = ()) -> ViewModel:
     return ViewModel(
         view=view_of(*nodes), history=History(60), limits=Analysis(), later=later, utc=True
     )
@@ -31,17 +31,19 @@ def scene_of(*nodes: NodeView, later: tuple[Incident, ...] = ()) -> ViewModel:
 
 def line_of(node: NodeView, width: int) -> str:
     columns = layout(fleet.selected(fleet.columns(8), ()), width - 1)
-    return row(columns, FleetRow(node), width, PEN, cursor=False, note=fleet.unreached(node)).text
+    return row(
+        columns, FleetRow(node), width, CONTEXT, cursor=False, note=fleet.unreached(node)
+    ).text
 
 
 def cell(node: NodeView, width: int = 10) -> str:
-    column = next(one for one in fleet.columns(8) if one.id == "state")
-    return "".join(part for part, _ in column.draw(FleetRow(node), width, PEN)).rstrip()
+    column = next(column for column in fleet.columns(8) if column.id == "state")
+    return "".join(part for part, _ in column.draw(FleetRow(node), width, CONTEXT)).rstrip()
 
 
 class TestFleet:
     @pytest.mark.parametrize("width", [80, 120, 200])
-    def test_why_it_is_not_reached_stands_in_the_place_of_its_values(self, width: int) -> None:
+    def test_the_reason_why_it_is_unreachable_replaces_its_values(self, width: int) -> None:
         shown = line_of(remote(3, State.DOWN, "connection refused"), width)
         assert shown.split() == ["✕", "trn-003", "connection", "refused", "✕", "down"]
 
@@ -50,7 +52,7 @@ class TestFleet:
         assert fleet.unreached(make_node(state=State.DOWN, reason="gone")) == "gone"
         assert not fleet.unreached(remote(0, State.STARTING))
 
-    def test_every_state_is_said_in_full(self) -> None:
+    def test_every_state_is_spelled_out(self) -> None:
         for state in set(State) - {State.NO_DATA}:  # of a node without parts: test_no_data.py
             assert cell(make_node(state=state)).endswith(state.value)
 
@@ -74,33 +76,35 @@ class TestFleet:
 @pytest.mark.parametrize(
     ("kind", "coloured"), [("efa_degraded", True), ("latency_regression", False)]
 )
-def test_resends_are_coloured_by_incidents_of_resends(kind: str, coloured: bool) -> None:
+def test_retransmits_are_coloured_by_incidents_of_retransmits(kind: str, coloured: bool) -> None:
     node = make_node(1)
     incident = make_incident(kind, node="trn-001", component="efa:rdmap16s27")
-    column = next(one for one in fleet.columns(8) if one.id == "retx")
-    style = column.draw(FleetRow(node, (incident,)), 7, PEN)[0][1]
-    assert (style is PEN.palette.severity(incident.severity)) is coloured
+    column = next(column for column in fleet.columns(8) if column.id == "retx")
+    style = column.draw(FleetRow(node, (incident,)), 7, CONTEXT)[0][1]
+    assert (style is CONTEXT.palette.severity(incident.severity)) is coloured
 
 
 class TestConnecting:
     def test_how_many_have_answered(self) -> None:
-        some = scene_of(make_node(0), *(remote(index, State.STARTING) for index in range(1, 4)))
-        assert "connecting 1 of 4" in text(header.draw(some, 120, PEN))
-        assert "no data yet from 3 nodes" in text(alert.draw(some, 120, PEN))
+        some = view_model_of(
+            make_node(0), *(remote(index, State.STARTING) for index in range(1, 4))
+        )
+        assert "connecting 1 of 4" in text(header.draw(some, 120, CONTEXT))
+        assert "no data yet from 3 nodes" in text(alert.draw(some, 120, CONTEXT))
 
     def test_none_is_no_all_clear(self) -> None:
-        none = scene_of(*(remote(index, State.STARTING) for index in range(4)))
-        assert text(alert.draw(none, 80, PEN)).strip() == "waiting for the first reading"
+        none = view_model_of(*(remote(index, State.STARTING) for index in range(4)))
+        assert text(alert.draw(none, 80, CONTEXT)).strip() == "waiting for the first reading"
 
-    def test_afterwards_nothing_is_said(self) -> None:
-        assert "connecting" not in text(header.draw(scene_of(make_node(0)), 120, PEN))
+    def test_afterwards_nothing_is_shown(self) -> None:
+        assert "connecting" not in text(header.draw(view_model_of(make_node(0)), 120, CONTEXT))
 
 
 def test_the_past_does_not_hide_what_came_later() -> None:
     later = make_incident(opened_at=NOON + 30)
-    shown = text(alert.draw(scene_of(make_node(0), later=(later,)), 120, PEN))
+    shown = text(alert.draw(view_model_of(make_node(0), later=(later,)), 120, CONTEXT))
     assert shown.strip() == "✓ no incidents yet  1 detected later, since 12:00:30"
-    shown = text(alert.draw(scene_of(make_node(0), later=(later, later)), 120, PEN))
+    shown = text(alert.draw(view_model_of(make_node(0), later=(later, later)), 120, CONTEXT))
     assert shown.strip() == "✓ no incidents yet  2 detected later, the first since 12:00:30"
 
 
@@ -112,7 +116,7 @@ class TestInstance:
     }  # fmt: skip
 
     def drawn(self, node: NodeView) -> str:
-        return text(instance.draw(scene_of(node), node, 80, PEN))
+        return text(instance.draw(view_model_of(node), node, 80, CONTEXT))
 
     def test_facts(self) -> None:
         shown = self.drawn(make_node(facts=self.FACTS))

@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-from tests.tui.render.pens import PEN
+from tests.tui.render.contexts import CONTEXT
 from trntop.tui.render.line import fit
 from trntop.tui.render.table import Column, column_at, header, layout, row
 
@@ -33,31 +33,31 @@ def test_spare_room_goes_to_columns_that_grow() -> None:
 
 def test_header_marks_the_sorted_column() -> None:
     columns = layout(COLUMNS, 30)
-    drawn = header(columns, 30, PEN, "a", reverse=False)
+    drawn = header(columns, 30, CONTEXT, "a", reverse=False)
     assert drawn.text.startswith("  name▾")
-    assert header(columns, 30, PEN, "a", reverse=True).text.startswith("  name▴")
+    assert header(columns, 30, CONTEXT, "a", reverse=True).text.startswith("  name▴")
 
 
-def test_the_mark_takes_the_place_of_the_unit() -> None:
+def test_the_mark_replaces_the_unit() -> None:
     def title(cells: int) -> str:
-        one = replace(COLUMNS[1], width=cells)
-        return header(layout([one], cells + 2), cells + 2, PEN, "b", reverse=False).text[2:]
+        column = replace(COLUMNS[1], width=cells)
+        return header(layout([column], cells + 2), cells + 2, CONTEXT, "b", reverse=False).text[2:]
 
     assert [title(cells) for cells in (8, 7, 6)] == [" load %▾", "load %▾", " load▾"]
 
 
 def test_rows_are_as_wide_as_the_table() -> None:
     columns = layout(COLUMNS, 30)
-    plain = row(columns, "node", 30, PEN, cursor=False)
-    chosen = row(columns, "node", 30, PEN, cursor=True)
+    plain = row(columns, "node", 30, CONTEXT, cursor=False)
+    chosen = row(columns, "node", 30, CONTEXT, cursor=True)
     assert plain.cell_length == chosen.cell_length == 30
     assert plain.text.startswith("  node")
     assert chosen.text.startswith("▸ node")
-    assert all(one.style and one.style.bgcolor for one in chosen)
+    assert all(segment.style and segment.style.bgcolor for segment in chosen)
 
 
 def test_a_cell_belongs_to_a_column() -> None:
     columns = layout(COLUMNS, 30)
     found = [column_at(columns, x) for x in range(30)]
-    ids = "".join(one.id if one else "." for one in found)
+    ids = "".join(column.id if column else "." for column in found)
     assert ids == ".." + "a" * 12 + "b" * 8 + "c" * 7 + "." * 1

@@ -74,7 +74,7 @@ async def test_keys_come_and_go_with_the_width() -> None:
         assert shown(pilot) == "s Sort ? Help"
 
 
-async def test_the_mouse_presses_them_and_is_told_what_they_do() -> None:
+async def test_the_mouse_clicks_them_and_shows_their_tooltips() -> None:
     app = Barred()
     async with app.run_test(size=(80, 5), tooltips=True) as pilot:
         await pilot.pause()

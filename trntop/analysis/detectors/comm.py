@@ -157,7 +157,7 @@ class CommBound:
         jobs = Axis(sorted(set(names)))
         if jobs.keys != self._jobs.keys:
             self._jobs = jobs
-            self._steps = {job: one for job, one in self._steps.items() if job in jobs.index_of}
+            self._steps = {job: step for job, step in self._steps.items() if job in jobs.index_of}
         self._job = np.array([self._jobs.index_of[name] for name in names], np.int64)
         self._axis, self._job_steps = axis, np.full(1, np.nan)
 

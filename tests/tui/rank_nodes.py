@@ -18,7 +18,7 @@ STEP, COMPUTE, COVERED = 4.0, 3.0, 0.5
 """Seconds of a step, of compute in it, and of what communication compute covers."""
 
 
-def crewed(
+def node_with_ranks(
     index: int,
     compute: Sequence[float],
     *,
@@ -48,7 +48,7 @@ def with_ranks(node: NodeView, job: str, first: int, columns: Mapping[str, Colum
     """The same node with ranks from `first` on, and their columns."""
     ranks = len(next(iter(columns.values())))
     # Sorted as text, as the nodes' own keys are.
-    names = sorted(f"{job}/{first + place}" for place in range(ranks))
+    names = sorted(f"{job}/{first + rank}" for rank in range(ranks))
     order = [int(name.rpartition("/")[2]) - first for name in names]
     ordered = {name: values[order] for name, values in columns.items()}
     keys = {**node.inventory.keys, Entity.RANK: tuple(names)}
@@ -58,28 +58,30 @@ def with_ranks(node: NodeView, job: str, first: int, columns: Mapping[str, Colum
     )
 
 
-def crew_of(
+def nodes_with_ranks(
     nodes: int = 2, ranks: int = 4, slow: Mapping[tuple[int, int], float] | None = None
 ) -> list[NodeView]:
     """Nodes of even ranks but for those in `slow`: (node, place) → seconds of compute."""
     return [
-        crewed(index, [(slow or {}).get((index, place), COMPUTE) for place in range(ranks)])
+        node_with_ranks(index, [(slow or {}).get((index, rank), COMPUTE) for rank in range(ranks)])
         for index in range(nodes)
     ]
 
 
-def scene_of(
+def view_model_of(
     *nodes: NodeView, incidents: Sequence[Incident] = (), history: History | None = None
 ) -> ViewModel:
     """A picture of these nodes, with a minute of history of the same unless another is given."""
     view = view_of(*nodes, incidents=incidents)
-    return ViewModel(view=view, history=history or past_of(view), limits=Analysis(), utc=True)
+    return ViewModel(
+        view=view, history=history or constant_history(view), limits=Analysis(), utc=True
+    )
 
 
-def past_of(view: View, seconds: int = 60) -> History:
+def constant_history(view: View, seconds: int = 60) -> History:
     """A history in which all was as in `view`."""
-    past = History(1000)
+    recorded = History(1000)
     for second in range(seconds, -1, -1):
         object.__setattr__(view.cluster, "time", NOON - second)
-        past.append(view.cluster, job_means(view.cluster))
-    return past
+        recorded.append(view.cluster, job_means(view.cluster))
+    return recorded

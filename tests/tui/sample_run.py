@@ -18,20 +18,20 @@ from trntop.tui.app import TrntopApp
 from trntop.tui.view_model import Mode, ViewModel
 
 GIB = 1 << 30
-DEVICES, CORES, CARDS = 16, 4, 16
+DEVICES, CORES, EFA_DEVICES = 16, 4, 16
 VICTIM = "trn-007"
-CARD = "rdmap96s27"
+DEVICE = "rdmap96s27"
 JOB = "pretrain-13b"
 
 EFA_INCIDENT = Incident(
     id="efa-1",
     kind="efa_degraded",
     severity=Severity.CRITICAL,
-    summary=f"{VICTIM} {CARD}: 2.1 % retransmits (limit 0.2 %, peers 0.0 %)",
+    summary=f"{VICTIM} {DEVICE}: 2.1 % retransmits (limit 0.2 %, peers 0.0 %)",
     opened_at=NOON - 44,
     job=JOB,
     node=VICTIM,
-    component=f"efa:{CARD}",
+    component=f"efa:{DEVICE}",
     evidence=(
         Evidence("retransmits 2.1 % of its packets over 20 s, its 15 peers at most 0.004 %",
                  VICTIM, "efa_retransmit_ratio", 0.021, 0.005),
@@ -74,11 +74,11 @@ def node(
     random = np.random.default_rng(1000 * index + int(time) % 1000)
     cores = DEVICES * CORES
     wave = math.sin(time / 4.3 + index)
-    rate = (5.2e9 - 2.0e9 * trouble) * (1 + 0.2 * wave) * random.normal(1, 0.03, CARDS)
-    retransmit = random.uniform(0, 4e-5, CARDS)
+    rate = (5.2e9 - 2.0e9 * trouble) * (1 + 0.2 * wave) * random.normal(1, 0.03, EFA_DEVICES)
+    retransmit = random.uniform(0, 4e-5, EFA_DEVICES)
     comm, exposed = (0.31, 0.19) if trouble else (0.171, 0.082)
-    sick = trouble and (name or f"trn-{index:03d}") == VICTIM
-    if sick:
+    faulty = trouble and (name or f"trn-{index:03d}") == VICTIM
+    if faulty:
         retransmit[5], rate[5], comm, exposed = 0.021, 0.9e9, 0.121, 0.03
     works = (0.38 - 0.08 * trouble + 0.01 * wave) * random.normal(1, 0.01, 2 * cores)
     packets = rate / 8000
@@ -95,10 +95,10 @@ def node(
         "physical_core_tensor_engine_weight_load_cycles_per_second": (0.2e9 * works).tolist(),
         "physical_core_tensor_engine_idle_cycles_per_second": (1.4e9 * (1 - works)).tolist(),
         "efa_tx_bytes_per_second": rate.tolist(),
-        "efa_rx_bytes_per_second": (rate * random.normal(1, 0.01, CARDS)).tolist(),
+        "efa_rx_bytes_per_second": (rate * random.normal(1, 0.01, EFA_DEVICES)).tolist(),
         "efa_tx_pkts_per_second": packets.tolist(),
         "efa_retrans_pkts_per_second": (packets * retransmit).tolist(),
-        "efa_stated_link_bytes_per_second": [25e9] * CARDS,
+        "efa_stated_link_bytes_per_second": [25e9] * EFA_DEVICES,
         "job_step": [1204.0] * len(jobs),
         "job_step_seconds": [step] * len(jobs),
         "job_comm_seconds": [(comm + 0.004 * wave) * step] * len(jobs),
@@ -108,13 +108,13 @@ def node(
     if state in (State.STALE, State.DOWN, State.STARTING):
         columns = {}
     return make_node(
-        index, DEVICES, CORES, CARDS, name=name, jobs=jobs, runtimes=2, state=state,
+        index, DEVICES, CORES, EFA_DEVICES, name=name, jobs=jobs, runtimes=2, state=state,
         reason="" if state is State.FRESH else "silent for 14 s", time=time, columns=columns,
     )  # fmt: skip
 
 
 def view(*, trouble: bool = False, nodes: int = 16, time: float = NOON) -> View:
-    """A run that is well, or one that waits for a bad EFA card while a node is silent."""
+    """A healthy run, or one that waits for a degraded EFA device while a node is silent."""
     stale = {11} if trouble and nodes > 11 else set()
     made = [
         node(
@@ -133,23 +133,23 @@ def view(*, trouble: bool = False, nodes: int = 16, time: float = NOON) -> View:
 def history(*, trouble: bool = False, nodes: int = 16) -> History:
     """What led to `view`; every fifth second is computed, the ones between repeat it.
 
-    Shared between tests: nobody writes to it.
+    Shared between tests: read only.
     """
     # A fleet of many nodes is drawn for its size, not for its past.
     make = partial(view, trouble=trouble, nodes=nodes)
-    return past_of(lambda time: make(time=time), 300 if nodes == 16 else 0)
+    return history_from(lambda time: make(time=time), 300 if nodes == 16 else 0)
 
 
-def past_of(make: Callable[[float], View], seconds: int, every: int = 5) -> History:
+def history_from(make: Callable[[float], View], seconds: int, every: int = 5) -> History:
     """What led to noon, by views of which the ones between repeat the one before."""
-    past = History(300)
+    recorded = History(300)
     cluster = None
     for second in range(seconds, -1, -1):
         if cluster is None or second % every == 0:
             cluster = make(NOON - second).cluster
         object.__setattr__(cluster, "time", NOON - second)
-        past.append(cluster, job_means(cluster))
-    return past
+        recorded.append(cluster, job_means(cluster))
+    return recorded
 
 
 def view_model(*, trouble: bool = False, nodes: int = 16, mode: Mode = Mode.LIVE) -> ViewModel:

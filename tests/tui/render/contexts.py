@@ -1,4 +1,4 @@
-"""A pen for tests, and the text of what it drew."""
+"""A render context for tests, and the text of what was drawn."""
 
 from collections.abc import Iterable
 
@@ -23,7 +23,7 @@ VARIABLES = {
 } | DARK.variables
 
 
-PEN = RenderContext(palette(VARIABLES))
+CONTEXT = RenderContext(palette(VARIABLES))
 
 
 def text(lines: Iterable[Strip]) -> str:

@@ -1,6 +1,6 @@
 """Whole runs to draw pictures of: ranks, probes, checkpoints, whatever any screen shows.
 
-Four moments of one run: all is well; an EFA card holds it back; some nodes and sources are silent;
+Four conditions of one run: healthy; slowed by an EFA device; some nodes and sources are silent;
 and a machine that has nothing to watch.
 """
 
@@ -10,24 +10,24 @@ from functools import cache, partial
 import numpy as np
 
 from tests.builders import NOON, efa_name, make_node, node_name, view_of
-from tests.tui.crews import with_ranks
+from tests.tui.rank_nodes import with_ranks
 from tests.tui.render.fabrics import probing
-from tests.tui.scenes import (
+from tests.tui.sample_run import (
     COMM_INCIDENT,
     EFA_INCIDENT,
     JOB,
     PAST_INCIDENT,
     VICTIM,
     FakeSession,
+    history_from,
     node,
-    past_of,
 )
 from trntop.catalog import EFA_SOURCE, NEURON_MONITOR, STEPS
 from trntop.core.model import Evidence, Incident, NodeView, Phase, Severity, Stage, State, View
 from trntop.pipeline.history import History
 from trntop.sources import DEVICE_SOURCES
 
-MOMENTS = ("healthy", "incident", "silent", "empty")
+CONDITIONS = ("healthy", "incident", "silent", "empty")
 NODES, RANKS = 16, 4
 NODE_NAMES = "trn-[000-015]:9464"
 SAVES = (NOON - 250, NOON - 100)
@@ -47,10 +47,10 @@ SILENCE = Incident(
 )
 
 
-def session(moment: str) -> FakeSession:
-    """What the dashboard shows at a moment."""
-    shown = FakeSession(view(moment), history(moment))
-    shown.description = "local" if moment == "empty" else NODE_NAMES
+def session(condition: str) -> FakeSession:
+    """What the dashboard shows in a condition."""
+    shown = FakeSession(view(condition), history(condition))
+    shown.description = "local" if condition == "empty" else NODE_NAMES
     return shown
 
 
@@ -62,26 +62,26 @@ def waiting() -> FakeSession:
 
 
 @cache
-def history(moment: str) -> History:
+def history(condition: str) -> History:
     """What led to it."""
-    return past_of(partial(view, moment), 0 if moment == "empty" else 300, every=10)
+    return history_from(partial(view, condition), 0 if condition == "empty" else 300, every=10)
 
 
-def view(moment: str, time: float = NOON) -> View:
-    """The run at a moment."""
-    if moment == "empty":
+def view(condition: str, time: float = NOON) -> View:
+    """The run in a condition."""
+    if condition == "empty":
         return view_of(_nothing(), time=time)
-    trouble = moment == "incident" and time > NOON - 50
-    nodes = [_node(index, time, trouble, moment == "silent") for index in range(NODES)]
+    trouble = condition == "incident" and time > NOON - 50
+    nodes = [_node(index, time, trouble, condition == "silent") for index in range(NODES)]
     incidents = {
         "incident": (EFA_INCIDENT, COMM_INCIDENT, PAST_INCIDENT),
         "silent": (SILENCE,),
     }
-    return view_of(*nodes, incidents=incidents.get(moment, ()), time=time)
+    return view_of(*nodes, incidents=incidents.get(condition, ()), time=time)
 
 
 def _nothing() -> NodeView:
-    """A machine without devices, whose sources say why they are silent."""
+    """A machine without devices, whose sources report why they are silent."""
     return make_node(
         0, 0, 0, 0, name="laptop", jobs=(), runtimes=0,
         states=dict.fromkeys(DEVICE_SOURCES, State.DOWN),
@@ -143,17 +143,17 @@ def _probed(made: NodeView, index: int, trouble: bool) -> NodeView:
 
 
 def _lacking(made: NodeView, source: str) -> NodeView:
-    """Without what one source tells, which says why."""
+    """Without what one source reports, with a reason."""
     prefixes = {
         EFA_SOURCE: ("efa_", "node_efa_"),
         NEURON_MONITOR: ("neuroncore_", "device_", "node_neuroncore_", "node_hbm"),
         STEPS: ("job_", "rank_"),
     }[source]
     sources = tuple(
-        replace(one, state=State.DOWN, reason="permission denied", time=NOON - 40)
-        if one.name == source
-        else one
-        for one in made.frame.sources
+        replace(known, state=State.DOWN, reason="permission denied", time=NOON - 40)
+        if known.name == source
+        else known
+        for known in made.frame.sources
     )
     columns = {
         name: values for name, values in made.frame.columns.items() if not name.startswith(prefixes)

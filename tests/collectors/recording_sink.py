@@ -1,4 +1,4 @@
-"""A sink that remembers, and a look at processes."""
+"""A sink that records, and helpers on processes."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ COMMAND = [sys.executable, "-S", "-E", str(FAKE)]
 """The fake neuron-monitor, quick to start."""
 
 
-class Notebook:
+class RecordingSink:
     """Takes what a collector gives and lets a test wait for it."""
 
     def __init__(self) -> None:
@@ -25,9 +25,9 @@ class Notebook:
         self.records = False
         self.readings: list[Reading] = []
         self.statuses: list[Status] = []
-        self.forgotten: list[str] = []
+        self.removed: list[str] = []
         self.warnings: list[str] = []
-        self.claims = NodeNames()
+        self.node_names = NodeNames()
         self.wants_backfill = False
         self.backfills: list[list[Reading]] = []
         self._news = asyncio.Event()
@@ -44,11 +44,11 @@ class Notebook:
         self._news.set()
 
     def register(self, node: str, owner: str, *sources: str) -> str:
-        return self.claims.register(node, owner, *sources)
+        return self.node_names.register(node, owner, *sources)
 
     def remove(self, node: str, owner: str = "") -> None:
-        if self.claims.drop(node, owner) is None:
-            self.forgotten.append(node)
+        if self.node_names.drop(node, owner) is None:
+            self.removed.append(node)
             self._news.set()
 
     def backfill(self, readings: Iterable[Reading]) -> None:
@@ -67,7 +67,7 @@ class Notebook:
         return [status.reason for status in self.statuses if status.state is state]
 
     async def until(self, condition: Callable[[], object], seconds: float = 60.0) -> None:
-        """Waits until `condition` holds; it is looked at with each reading and status."""
+        """Waits until `condition` holds; it is evaluated at each reading and status."""
         async with asyncio.timeout(seconds):
             while not condition():
                 await self._news.wait()
@@ -75,7 +75,7 @@ class Notebook:
 
 
 @contextlib.asynccontextmanager
-async def running(collector: Collector, sink: Notebook) -> AsyncIterator[asyncio.Task[None]]:
+async def running(collector: Collector, sink: RecordingSink) -> AsyncIterator[asyncio.Task[None]]:
     """Runs a collector for the length of a block."""
     task = asyncio.create_task(collector.run(sink))
     try:

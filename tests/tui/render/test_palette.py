@@ -10,15 +10,15 @@ def variables(theme: Theme) -> dict[str, str]:
     return theme.to_color_system().generate() | theme.variables
 
 
-@pytest.mark.parametrize("theme", [*THEMES, *BUILTIN_THEMES.values()], ids=lambda one: one.name)
-def test_every_theme_gives_ink(theme: Theme) -> None:
+@pytest.mark.parametrize("theme", [*THEMES, *BUILTIN_THEMES.values()], ids=lambda theme: theme.name)
+def test_every_theme_gives_a_palette(theme: Theme) -> None:
     made = palette(variables(theme))
     assert len(made.levels) == len(made.cells) == LEVELS
     assert all(style.bgcolor is not None for style in made.cells)
 
 
-@pytest.mark.parametrize("theme", THEMES, ids=lambda one: one.name)
-def test_what_needs_a_person_stands_out(theme: Theme) -> None:
+@pytest.mark.parametrize("theme", THEMES, ids=lambda theme: theme.name)
+def test_what_needs_a_person_is_highlighted(theme: Theme) -> None:
     """Warning and critical share their colour with nothing calm."""
     made = palette(variables(theme))
     loud = {made.warning.color, made.critical.color}
@@ -27,7 +27,7 @@ def test_what_needs_a_person_stands_out(theme: Theme) -> None:
     assert not loud & (calm | {style.color for style in made.levels})
 
 
-def test_the_same_variables_give_the_same_ink() -> None:
+def test_the_same_variables_give_the_same_palette() -> None:
     assert palette(variables(THEMES[0])) is palette(variables(THEMES[0]))
 
 

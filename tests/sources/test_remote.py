@@ -1,4 +1,4 @@
-"""What is read from afar is foreign: whatever it says, a decoder takes it or refuses it."""
+"""Remote input is foreign: any payload is decoded or refused."""
 
 import pytest
 from hypothesis import given, settings
@@ -37,8 +37,8 @@ def test_each_page_has_a_sample() -> None:
 def test_damage_is_refused_or_read_in_shape(source: str, data: st.DataObject) -> None:
     payload = bytearray(SAMPLES[source])
     for _ in range(data.draw(st.integers(1, 4))):
-        place = data.draw(st.integers(0, len(payload) - 1))
-        payload[place : place + data.draw(st.integers(0, 3))] = data.draw(
+        index = data.draw(st.integers(0, len(payload) - 1))
+        payload[index : index + data.draw(st.integers(0, 3))] = data.draw(
             st.one_of(
                 st.binary(max_size=3),
                 st.sampled_from([b"NaN", b"-1", b"1e999", b'"', b"{", b"4097", b"999999999999"]),

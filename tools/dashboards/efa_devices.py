@@ -2,7 +2,7 @@
 
 from grafana_foundation_sdk.models import dashboard
 
-from .board import to_cards, to_node
+from .board import to_efa_devices, to_node
 from .common import GIGABITS
 from .panels import LIMITS, Column, above, below, rows
 from .promql import most, rate, series
@@ -15,7 +15,7 @@ def worst(node: str) -> str:
     return f"topk($top, {most(BY, series('trn_efa_retransmit_ratio', node))})"
 
 
-def cards(node: str, height: int = 10) -> dashboard.Panel:
+def efa_devices(node: str, height: int = 10) -> dashboard.Panel:
     """The worst EFA devices of the nodes that match `node`."""
     chosen = worst(node)
 
@@ -49,6 +49,6 @@ def cards(node: str, height: int = 10) -> dashboard.Panel:
         Column("impaired/s", per_second("trn_efa_impaired_remote_conn_events_total"), "cps",
                above(0.0001)),
         sort="retransmits",
-        links={"node": [to_node(), to_cards()]},
+        links={"node": [to_node(), to_efa_devices()]},
         height=height,
     )  # fmt: skip
