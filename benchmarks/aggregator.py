@@ -150,7 +150,7 @@ def _get(port: int, path: str) -> dict[str, Any]:
 # The generator.
 
 CULPRIT = 7
-"""Place of the node that becomes slow."""
+"""Index of the node that becomes slow."""
 
 
 def _culprit(fleet: Fleet) -> str:
@@ -213,7 +213,7 @@ def _templates(start: float) -> list[Template]:
 
 
 def _renamed(template: Template, name: str) -> Template:
-    """With a name that each node's name takes the place of: all have seven characters."""
+    """With a name that each node's name replaces: all have seven characters."""
     old, new = name.encode(), _name(0).encode()
     assert len(old) == len(new)
     return Template(*([part.replace(old, new) for part in parts] for parts in (

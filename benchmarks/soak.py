@@ -130,7 +130,7 @@ def _jobs(hours: float) -> Iterator[Reading]:
 def _day(hours: float) -> list[Figure]:
     """Growth of agent and dashboard together, from the second hour on.
 
-    Each hour the agent ends, and another one of another name takes its journal and place.
+    Each hour the agent ends, and another one of another name takes its journal and address.
     """
     exposition = _exposition()
     dashboard, shown = Monitor(Settings()), ViewHistory()

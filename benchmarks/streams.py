@@ -102,7 +102,7 @@ def _phases(
     good = _phase(terminal, notes, seconds, label)
     server.send_signal(signal.SIGUSR1)
     terminal.drain(SETTLE)
-    bad = _phase(terminal, notes, seconds, "the same, half of them ill")
+    bad = _phase(terminal, notes, seconds, "the same, half of them faulty")
     for reason, count in sorted(_last(notes)["reasons"].items(), key=lambda item: -item[1]):
         print(f"  {count:4} × {reason}")
     return good + bad

@@ -77,7 +77,7 @@ def test_fault_21_a_live_agent_whose_clock_is_set_back(tmp_path: Path) -> None:
 
 
 def test_fault_51_a_state_directory_that_is_read_only(tmp_path: Path) -> None:
-    """The agent says that incidents are not kept, and goes on."""
+    """The agent reports that incidents are not kept, and continues."""
     if os.geteuid() or not shutil.which("unshare"):
         pytest.skip("needs root for a mount namespace")
     agent = subprocess.Popen(

@@ -157,16 +157,16 @@ def fuzz(atheris: Any, name: str) -> None:
 def _changed_document(data: bytes, chance: random.Random) -> bytes | None:
     """With one value changed, of one line of JSON or one message; None where it is neither."""
     lines = data.split(b"\n")
-    place = chance.randrange(len(lines))
+    position = chance.randrange(len(lines))
     bad = (ValueError, RecursionError, TypeError, OverflowError, TrntopError)
     with contextlib.suppress(*bad):
-        lines[place] = json.dumps(_changed(json.loads(lines[place]), chance)).encode()
+        lines[position] = json.dumps(_changed(json.loads(lines[position]), chance)).encode()
         return b"\n".join(lines)[:MAX_BYTES]
     with contextlib.suppress(*bad):
         messages = wire.FrameReader().feed(data) or [data]
-        place = chance.randrange(len(messages))
-        decoded = msgspec.msgpack.decode(messages[place], strict=False)
-        messages[place] = msgspec.msgpack.encode(_changed(decoded, chance))
+        position = chance.randrange(len(messages))
+        decoded = msgspec.msgpack.decode(messages[position], strict=False)
+        messages[position] = msgspec.msgpack.encode(_changed(decoded, chance))
         framed = data[:4] != messages[0][:4]
         return b"".join(map(wire.framed, messages) if framed else messages)[:MAX_BYTES]
     return None
@@ -183,13 +183,13 @@ def _changed(value: Any, chance: random.Random) -> Any:
                 return {**value, f"{key}{chance.randrange(9)}": value[key]}
         return {**value, key: _changed(value[key], chance)}
     if isinstance(value, list) and value and chance.random() < 0.9:
-        place = chance.randrange(len(value))
+        position = chance.randrange(len(value))
         match chance.randrange(8):
             case 0:
-                return value[:place] + value[place + 1 :]
+                return value[:position] + value[position + 1 :]
             case 1:
-                return value[: place + 1] * 2 + value[place:]
-        return [*value[:place], _changed(value[place], chance), *value[place + 1 :]]
+                return value[: position + 1] * 2 + value[position:]
+        return [*value[:position], _changed(value[position], chance), *value[position + 1 :]]
     if isinstance(value, bytes) and value:
         changed = bytearray(value)
         changed[chance.randrange(len(changed))] = chance.randrange(256)
@@ -474,8 +474,8 @@ def _answers(data: bytes) -> None:
 
 def _framer(data: bytes) -> None:
     framer = Framer(1 << 12)
-    for place in range(0, len(data), 700):
-        framer.feed(data[place : place + 700])
+    for position in range(0, len(data), 700):
+        framer.feed(data[position : position + 700])
     framer.close()
 
 

@@ -42,7 +42,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("A counter is reset, wraps or jumps", "No rate for that interval, and never a spike"),
         Fault("Idle cores are not in the report; the report is old", "Idle is 0, old is absent"),
         Fault("Sentinels such as 2^63 or 1.4e16", "Absent"),
-        Fault("A read of sysfs blocks", "One thread per source waits; the source is down and says so; others go on"),
+        Fault("A read of sysfs blocks", "One thread per source waits; the source is down with that reason; others go on"),
         Fault("No permission, or a container without the host's files", "The missing files are named once; the rest is read"),
         Fault("A fork storm, or 10,000 processes", "The scan has a budget of time; its result is partial and the count absent"),
     ),
@@ -71,7 +71,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("Slow, half-open, oversized and ambiguous requests", "Deadlines and limits; scrapes among a thousand such connections are answered"),
         Fault("Odd methods, paths, queries and Accept headers", "405, 404, and the text format as a last resort"),
         Fault("Wrong passwords, hashes as passwords, a damaged or empty web configuration", "Refused at equal cost; the previous configuration stays; an empty file refuses to start"),
-        Fault("The port is in use", "A message and exit code 2; loopback unless told otherwise"),
+        Fault("The port is in use", "A message and exit code 2; loopback by default"),
         Fault("A scrape while a source is down", "200 with the state of the source, 503 from the readiness endpoint"),
         Fault("Jobs and processes come and go", "No series is left behind; a limit on series is exported"),
         Fault("Scrapes for weeks", "They allocate nothing that stays"),
@@ -142,7 +142,7 @@ second run.
 
 
 def faults() -> list[Fault]:
-    """All rows; the number of a fault is its place, from 1 on."""
+    """All rows; the number of a fault is its index, from 1 on."""
     return [fault for section in SECTIONS.values() for fault in section]
 
 

@@ -154,7 +154,7 @@ class Track:
     died: Column = field(default_factory=lambda: np.empty(0))
     """When the process of each node ends."""
     lost: set[tuple[int, int]] = field(default_factory=set)
-    """Step and place of records that are lost."""
+    """Step and index of records that are lost."""
 
     def until(self, end: Column | float, **rates: Column | float) -> None:
         """All nodes do the same kind of thing, each until its own end."""

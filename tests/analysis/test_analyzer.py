@@ -75,7 +75,7 @@ def test_an_efa_device_that_slows_its_job_is_one_incident() -> None:
     stream = steps(0, 60, 0.6, 0.2) + steps(60, 160, 1.4, 0.6) + steps(160, 220, 0.6, 0.2)
     (incident,) = incidents(stream + efa_readings(220, 60, 160))
     assert incident.kind == "efa_degraded"
-    assert (incident.job, incident.node, incident.component) == ("job", "n2", "efa:sick")
+    assert (incident.job, incident.node, incident.component) == ("job", "n2", "efa:faulty")
     assert 55 <= incident.opened_at <= 90
     assert incident.closed_at is not None
     assert 160 <= incident.closed_at <= 200

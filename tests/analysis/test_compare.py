@@ -37,7 +37,7 @@ from trntop.recording.writer import Recorder
 from trntop.session.monitor import Monitor, play
 
 START = 1763650000.0
-SICK = "sim:efa-degraded?nodes=2&minutes=3&seed=7&type=trn1.32xlarge"
+DEGRADED = "sim:efa-degraded?nodes=2&minutes=3&seed=7&type=trn1.32xlarge"
 
 
 def views(source: str) -> Iterator[View]:
@@ -68,7 +68,7 @@ def gpu_side(price: float | None = None) -> Side:
 
 @pytest.fixture(scope="module")
 def faulty() -> Side:
-    side = summary(views(SICK), SICK, Window(), 20.0)
+    side = summary(views(DEGRADED), DEGRADED, Window(), 20.0)
     assert side is not None
     return side
 
@@ -128,13 +128,13 @@ def test_compile_time_and_cost_per_epoch_come_from_the_log() -> None:
 
 
 def test_a_window_counts_from_the_beginning(faulty: Side) -> None:
-    calm = summary(views(SICK), SICK, Window(10, 45))
+    calm = summary(views(DEGRADED), DEGRADED, Window(10, 45))
     assert calm is not None
     assert calm.seconds == pytest.approx(35, abs=2)
     assert calm.first - faulty.first == pytest.approx(10, abs=1)
     assert not calm.incidents
     assert calm.figures["efa_retransmits"].value < 0.001
-    assert summary(views(SICK), SICK, Window(900)) is None
+    assert summary(views(DEGRADED), DEGRADED, Window(900)) is None
 
 
 def test_a_file_of_one_report_can_be_compared() -> None:
@@ -146,7 +146,7 @@ def test_a_file_of_one_report_can_be_compared() -> None:
 
 
 def test_incidents_that_ended_before_the_window_do_not_count() -> None:
-    played = list(takewhile(lambda view: view.time < START + 170, views(SICK)))
+    played = list(takewhile(lambda view: view.time < START + 170, views(DEGRADED)))
     over = [
         dataclasses.replace(
             view,
@@ -157,7 +157,7 @@ def test_incidents_that_ended_before_the_window_do_not_count() -> None:
         for view in played
     ]
     assert any(view.incidents for view in over)
-    side = summary(over, SICK, Window(155))
+    side = summary(over, DEGRADED, Window(155))
     assert side is not None
     assert not side.incidents
 

@@ -7,7 +7,7 @@ from trntop.catalog import FLEET
 from trntop.core.model import Reading
 from trntop.core.settings import Analysis
 
-BEAT = [monitor_reading(report(runtime()), float(t), "a") for t in range(201)]
+REPORTS = [monitor_reading(report(runtime()), float(t), "a") for t in range(201)]
 """A healthy node."""
 
 
@@ -17,7 +17,7 @@ def silent(*readings: Reading) -> list[Detection]:
 
 def test_a_node_that_falls_silent_and_comes_back() -> None:
     gone = [monitor_reading(report(runtime()), float(t), "b") for t in range(200) if t % 150 < 50]
-    (found,) = silent(*BEAT[:200], *gone)
+    (found,) = silent(*REPORTS[:200], *gone)
     assert found.key == "b"
     assert 64 <= found.begin <= 66
     assert 150 <= found.end <= 152
@@ -30,7 +30,7 @@ def test_a_node_that_falls_silent_and_comes_back() -> None:
 def test_whoever_spoke_last_is_named_first() -> None:
     steps = [step_reading(float(t), node="b", step=t) for t in range(30)]
     monitor = [monitor_reading(report(runtime()), float(t), "b") for t in range(20)]
-    (found,) = silent(*BEAT[:100], *steps, *monitor)
+    (found,) = silent(*REPORTS[:100], *steps, *monitor)
     assert found.verdict.fields["last"] == "steps"
     assert [evidence.text.partition(":")[0] for evidence in found.verdict.evidence] == [
         "steps",
@@ -40,8 +40,8 @@ def test_whoever_spoke_last_is_named_first() -> None:
 
 def test_a_training_loop_alone_is_never_silent() -> None:
     loop = [step_reading(float(t), node="b", step=t) for t in range(10)]
-    assert silent(*BEAT, *loop) == []
-    (found,) = silent(*BEAT, *loop, monitor_reading(report(runtime()), 5.0, "b"))
+    assert silent(*REPORTS, *loop) == []
+    (found,) = silent(*REPORTS, *loop, monitor_reading(report(runtime()), 5.0, "b"))
     assert found.key == "b"
 
 
@@ -53,11 +53,11 @@ def test_a_slow_source_is_not_silent_between_its_readings() -> None:
 
 def test_a_node_with_one_live_source_is_not_silent() -> None:
     steps = [step_reading(float(t), node="a", step=t) for t in range(20)]
-    assert silent(*BEAT[:100], *steps) == []
+    assert silent(*REPORTS[:100], *steps) == []
 
 
 def test_no_node_is_silent_when_the_recording_ends() -> None:
-    assert silent(*BEAT[:20]) == []
+    assert silent(*REPORTS[:20]) == []
 
 
 def test_facts_of_a_list_are_no_sign_of_life_but_may_be_the_reason() -> None:
@@ -66,7 +66,7 @@ def test_facts_of_a_list_are_no_sign_of_life_but_may_be_the_reason() -> None:
         Reading("b", FLEET, float(t), b'{"facts": {"instance_state": "stopped"}, "period": 30}')
         for t in range(0, 200, 30)
     ]
-    (found,) = silent(*BEAT[:200], *spoke, *lists)
+    (found,) = silent(*REPORTS[:200], *spoke, *lists)
     assert found.verdict.since == 19.0
     assert found.verdict.fields["last"] == "neuron-monitor"
     assert "EC2 reports: stopped" in found.verdict.evidence[0].text

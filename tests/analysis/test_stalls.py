@@ -318,10 +318,10 @@ def test_a_job_that_never_got_under_way_has_not_stopped() -> None:
 
 def test_a_hang_in_one_of_two_jobs() -> None:
     healthy = Job(name="well", prefix="a", seed=5)
-    faulty = Job(name="sick", prefix="b", pauses=(Pause(100, 500, SPINS, of={1: 0.0}),))
+    faulty = Job(name="faulty", prefix="b", pauses=(Pause(100, 500, SPINS, of={1: 0.0}),))
     found = stalls(together(healthy.clusters(180), faulty.clusters(180)))
     assert [(incident.kind, incident.job, incident.node) for incident in found] == [
-        ("hang", "sick", "b1")
+        ("hang", "faulty", "b1")
     ]
 
 
@@ -381,7 +381,7 @@ def checkpoints(long: float, usual: float, **how: object) -> tuple[Incident, ...
 @pytest.mark.parametrize(
     ("usual", "how"),
     [(8, {"written": 1e9}), (8, {"vcpu": SAVING}), (12, {"stage": "checkpointing"}), (12, {})],
-    ids=["written", "waits", "told", "untold"],
+    ids=["written", "waits", "reported", "unreported"],
 )
 def test_a_checkpoint_that_takes_ten_times_as_long(usual: float, how: dict[str, object]) -> None:
     (incident,) = checkpoints(10 * usual, usual, **how)

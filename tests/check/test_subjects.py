@@ -208,8 +208,8 @@ def test_neuron_devices() -> None:
     assert only(check_of(trn_002=inspection_with(devices=15))).text == (
         "15 found, 16 expected on trn1.32xlarge"
     )
-    sick = inspection_with(unhealthy={"device:3": "Neuron device 3: 2 uncorrected HBM errors"})
-    finding = only(check_of(trn_002=sick))
+    faulty = inspection_with(unhealthy={"device:3": "Neuron device 3: 2 uncorrected HBM errors"})
+    finding = only(check_of(trn_002=faulty))
     assert (finding.action, finding.component) == (Action.ISOLATE, "device:3")
 
 

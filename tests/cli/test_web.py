@@ -48,7 +48,7 @@ async def client(pages: Pages) -> AsyncIterator[TestClient[Any, Any]]:
 
 
 class NoProgram:
-    """In the place of what a page starts."""
+    """Replaces what a page starts."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
         pass

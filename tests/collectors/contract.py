@@ -1,6 +1,6 @@
 """What the contract of collectors is tried with: a loop, a sink and sources that do harm.
 
-A `Row` says how one collector is made for a source that is missing, that hangs, or that holds a
+A `Row` has how one collector is made for a source that is missing, that hangs, or that holds a
 hostile payload. `stage` runs one, and checks what it leaves behind.
 """
 

@@ -16,7 +16,7 @@ def refusal(code: str) -> Exception:
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "message"),
     [
         (exceptions.NoRegionError(), "no AWS region"),
         (exceptions.NoCredentialsError(), "no AWS credentials found"),
@@ -47,9 +47,9 @@ def refusal(code: str) -> Exception:
         (refusal(""), "ec2:DescribeX: refused"),
     ],
 )
-def test_failures_in_words(error: Exception, said: str) -> None:
+def test_failures_in_words(error: Exception, message: str) -> None:
     text = words(error, "ec2:DescribeX")
-    assert said in text
+    assert message in text
     assert text.isprintable()
     assert "123456789012" not in text
 

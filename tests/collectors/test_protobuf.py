@@ -22,7 +22,7 @@ def test_text_that_is_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("message", "says"),
+    ("message", "error"),
     [
         (b"\x0a\x05abc", "cut off"),
         (b"\x0a", "cut off"),
@@ -31,8 +31,8 @@ def test_text_that_is_none() -> None:
         (b"\x08" + b"\xff" * 11, "cut off"),
     ],
 )
-def test_damage(message: bytes, says: str) -> None:
-    with pytest.raises(WireError, match=says):
+def test_damage(message: bytes, error: str) -> None:
+    with pytest.raises(WireError, match=error):
         list(fields(message))
 
 

@@ -17,7 +17,7 @@ def test_what_a_source_can_be(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("texts", "says"),
+    ("texts", "error"),
     [
         (["nothing.jsonl"], "file nothing.jsonl does not exist"),
         (["gopher://x"], "unknown source type gopher; known: "),
@@ -26,8 +26,8 @@ def test_what_a_source_can_be(tmp_path: Path) -> None:
         (["a\0b"], "NUL"),
     ],
 )
-def test_what_it_cannot(texts: list[str], says: str) -> None:
-    with pytest.raises(UsageError, match=says):
+def test_what_it_cannot(texts: list[str], error: str) -> None:
+    with pytest.raises(UsageError, match=error):
         parse_all(texts)
 
 

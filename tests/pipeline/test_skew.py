@@ -31,7 +31,7 @@ def readings_at(
 
 def arriving(*parts: list[tuple[float, str]], **clocks: Clock) -> list[Reading]:
     """Readings in the order of their true times, which are their data, by their nodes' clocks."""
-    # A node's place in the alphabet sets it apart within a second.
+    # A node's index in the alphabet offsets it within a second.
     order = sorted(
         (time + (ord(node[0]) % 32) / 100, node) for part in parts for time, node in part
     )

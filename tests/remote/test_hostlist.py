@@ -37,7 +37,7 @@ def test_expands(text: str, hosts: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "error"),
     [
         ("trn[1-", "unbalanced bracket in trn[1-"),
         ("trn-1]", "unbalanced bracket in trn-1]"),
@@ -64,11 +64,11 @@ def test_expands(text: str, hosts: list[str]) -> None:
         ("a" * (MAX_BYTES + 1), "larger than 4 MiB"),
     ],
 )
-def test_errors_name_the_cause(text: str, says: str) -> None:
+def test_errors_name_the_cause(text: str, error: str) -> None:
     with pytest.raises(UsageError) as caught:
         expand_all([text])
     message = str(caught.value)
-    assert says in message
+    assert error in message
     assert message.isprintable()
     assert len(message) < 300
 

@@ -39,7 +39,7 @@ HEAD = "http://head:10042"
 def incident(name: str, opened: float = NOON, closed: float | None = None) -> Incident:
     evidence = (Evidence("2.0 % retransmits", "trn-001", "efa_retransmit_ratio", 0.02),)
     return Incident(
-        name, "efa_degraded", Severity.CRITICAL, f"{name}: sick", opened, closed, "job", "trn-001",
+        name, "efa_degraded", Severity.CRITICAL, f"{name}: slow", opened, closed, "job", "trn-001",
         "efa:a", evidence, opened + 9, 2,
     )  # fmt: skip
 
@@ -113,8 +113,8 @@ class TestMessages:
         registry = Judges()
         registry.take(judgment(incident("a"), incident("b", closed=NOON)))
         ((first, second),) = registry.incidents({"run": 120.0}, NOON + 100)
-        assert first.summary == "a: sick (as of 2 min ago)"
-        assert second.summary == "b: sick"
+        assert first.summary == "a: slow (as of 2 min ago)"
+        assert second.summary == "b: slow"
         (judge,) = registry.of({"run": 3}, {"run": 120.0})
         assert judge.behind == 120.0
 

@@ -213,8 +213,8 @@ def test_a_recording_of_streams_is_played_as_it_was(tmp_path: Path) -> None:
         for second in range(70):
             columns = {**view.frame.columns, "node_vcpu_user_ratio": np.array([second / 100])}
             frame = dataclasses.replace(view.frame, columns=columns)
-            told = at(second - 30, dataclasses.replace(view, frame=frame))
-            for reading in readings_of(told, NOON + second, encoder):
+            changed = at(second - 30, dataclasses.replace(view, frame=frame))
+            for reading in readings_of(changed, NOON + second, encoder):
                 recorder.write(reading)
     *_, last = play(iter(open_recording(str(path))), Monitor(Settings()))
     node = last.cluster.nodes["n"]

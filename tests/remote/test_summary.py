@@ -96,7 +96,7 @@ def test_without_reports_the_last_known_value_is_kept() -> None:
     assert not view.cluster.whole.judged
 
 
-@pytest.mark.parametrize("newest", [NOON, None], ids=["told", "unknown"])
+@pytest.mark.parametrize("newest", [NOON, None], ids=["reported", "unknown"])
 def test_old_samples_are_no_present(newest: float | None) -> None:
     """Nor are values of a backend without a sample, from the time of the response."""
     found = monitor(
@@ -216,9 +216,9 @@ def test_what_is_no_message_is_refused_in_words(data: bytes) -> None:
 
 
 @given(st.binary(max_size=200), st.integers(0, 300))
-def test_damaged_messages_raise_nothing_else(noise: bytes, place: int) -> None:
+def test_damaged_messages_raise_nothing_else(noise: bytes, position: int) -> None:
     data = encode(summary(incidents=(DOWN,)))
-    damaged = data[:place] + noise + data[place + len(noise) :]
+    damaged = data[:position] + noise + data[position + len(noise) :]
     monitor(Reading("prom", PROMETHEUS, NOON, damaged)).tick(NOON)
 
 

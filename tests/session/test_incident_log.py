@@ -19,7 +19,7 @@ NOON = 1.76e9
 def incident(name: str, opened: float = NOON, closed: float | None = None) -> Incident:
     evidence = (Evidence("2.0 % retransmits", "trn-001", "efa_retransmit_ratio", 0.02, 0.002),)
     return Incident(
-        name, "efa_degraded", Severity.CRITICAL, f"{name}: sick", opened, closed, "job", "trn-001",
+        name, "efa_degraded", Severity.CRITICAL, f"{name}: slow", opened, closed, "job", "trn-001",
         "efa:rdmap16s27", evidence, opened + 9, 1, ((("trn-001", ("rdmap16s27", 3)), "trn-001"),),
     )  # fmt: skip
 

@@ -34,7 +34,7 @@ HUGGING_FACE = (
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "values"),
     [
         (
             TITAN,
@@ -94,8 +94,8 @@ HUGGING_FACE = (
         ),
     ],
 )  # fmt: skip
-def test_forms(line: str, said: dict[str, float]) -> None:
-    assert parse(line) == said
+def test_forms(line: str, values: dict[str, float]) -> None:
+    assert parse(line) == values
     assert recognize(line)[0] in {form.name for form in FORMS}
 
 

@@ -9,19 +9,19 @@ from trntop.core.errors import DecodeError
 from trntop.exporters.metrics.compat import neuron_monitor
 from trntop.sources.neuron_page import decode
 
-PLACE = (
+LABELS = (
     'availability_zone="us-west-2b",instance_id="i-0123456789abcdef0",instance_name="trn-7",'
     'instance_type="trn1.32xlarge",region="us-west-2",subnet_id="subnet-1"'
 )
 HARDWARE = (
-    f'neuron_hardware_info{{{PLACE},neuron_device_count="2",neuroncore_per_device_count="2",'
+    f'neuron_hardware_info{{{LABELS},neuron_device_count="2",neuroncore_per_device_count="2",'
     'neuron_device_memory_size="34359738368"} 1.0\n'
 )
 
 
 def core(number: int, tag: str, value: float, name: str = "neuroncore_utilization_ratio") -> str:
     where = ',memory_location="None"' if "memory" in name else ""
-    return f'{name}{{{PLACE}{where},neuroncore="{number}",runtime_tag="{tag}"}} {value}\n'
+    return f'{name}{{{LABELS}{where},neuroncore="{number}",runtime_tag="{tag}"}} {value}\n'
 
 
 def page_of(*lines: str, hardware: str = HARDWARE) -> bytes:
@@ -55,7 +55,9 @@ def test_cores_without_any_runtime_are_idle() -> None:
 
 
 def test_a_group_that_a_runtime_does_not_give_is_absent_not_idle() -> None:
-    used = f'neuron_runtime_memory_used_bytes{{{PLACE},memory_location="host",runtime_tag="9"}} 5\n'
+    used = (
+        f'neuron_runtime_memory_used_bytes{{{LABELS},memory_location="host",runtime_tag="9"}} 5\n'
+    )
     sample = decode(page_of(used))
     assert "neuroncore_utilization_ratio" not in sample.columns
     assert "neuroncore_memory_used_bytes" not in sample.columns
@@ -106,10 +108,10 @@ def test_without_hardware_info_the_instance_type_and_the_cores_count() -> None:
 
 def test_failures_count_once_whether_as_a_status_or_as_an_error() -> None:
     lines = [
-        f'execution_status_total{{{PLACE},runtime_tag="1",status_type="{name}"}} {count}\n'
+        f'execution_status_total{{{LABELS},runtime_tag="1",status_type="{name}"}} {count}\n'
         for name, count in (("completed", 100), ("timed_out", 2), ("completed_with_err", 1))
     ]
-    lines.append(f'execution_errors_total{{{PLACE},error_type="numerical",runtime_tag="1"}} 4\n')
+    lines.append(f'execution_errors_total{{{LABELS},error_type="numerical",runtime_tag="1"}} 4\n')
     columns = decode(page_of(*lines)).columns
     assert columns["node_executions_completed_total"].tolist() == [100]
     assert columns["node_execution_errors_numerical_total"].tolist() == [4]

@@ -61,7 +61,7 @@ def with_ranks(node: NodeView, job: str, first: int, columns: Mapping[str, Colum
 def nodes_with_ranks(
     nodes: int = 2, ranks: int = 4, slow: Mapping[tuple[int, int], float] | None = None
 ) -> list[NodeView]:
-    """Nodes of even ranks but for those in `slow`: (node, place) → seconds of compute."""
+    """Nodes of even ranks but for those in `slow`: (node, rank) → seconds of compute."""
     return [
         node_with_ranks(index, [(slow or {}).get((index, rank), COMPUTE) for rank in range(ranks)])
         for index in range(nodes)

@@ -59,19 +59,19 @@ async def message_after(app: TrntopApp, key: str) -> list[str]:
 async def test_w_writes_the_black_box(tmp_path: Path) -> None:
     session = FakeSession(make_view())
     session.black_box = filled()
-    (said,) = await message_after(app_of(session, settings_of(tmp_path)), "w")
+    (message,) = await message_after(app_of(session, settings_of(tmp_path)), "w")
     (file,) = files(tmp_path)
-    assert said.startswith("saved the last 1 min (61 readings, ")
-    assert said.endswith(f"to {file}")
+    assert message.startswith("saved the last 1 min (61 readings, ")
+    assert message.endswith(f"to {file}")
     assert len(list(open_recording(file))) == 61
 
 
 async def test_a_missing_folder_is_reported(tmp_path: Path) -> None:
     session = FakeSession(make_view())
     session.black_box = filled()
-    (said,) = await message_after(app_of(session, settings_of(tmp_path / "missing")), "w")
-    assert said.startswith("not written: ")
-    assert "does not exist" in said
+    (message,) = await message_after(app_of(session, settings_of(tmp_path / "missing")), "w")
+    assert message.startswith("not written: ")
+    assert "does not exist" in message
 
 
 @pytest.mark.parametrize(
@@ -86,8 +86,8 @@ async def test_without_a_black_box_the_reason_is_shown(
     tmp_path: Path, shown: View, playback: Playback | None, reason: str
 ) -> None:
     session = FakeSession(shown, playback=playback)
-    (said,) = await message_after(app_of(session, settings_of(tmp_path)), "w")
-    assert reason in said
+    (message,) = await message_after(app_of(session, settings_of(tmp_path)), "w")
+    assert reason in message
     assert not files(tmp_path)
 
 

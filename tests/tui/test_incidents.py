@@ -1,4 +1,4 @@
-"""The screen of incidents: what is listed, and the ways to place and moment."""
+"""The screen of incidents: what is listed, and the ways to location and time."""
 
 from dataclasses import replace
 from typing import cast

@@ -21,7 +21,7 @@ from trntop.collectors.simulator import Truth, parse, truth
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
 
 SCENARIO = "efa-degraded?nodes=4&seed=11"
-PATIENCE = 25.0
+TIMEOUT = 25.0
 SLACK = 15.0
 """Seconds by which the moment on screen may miss the true one: the process takes its time to
 start, and the picture before the change is a good one of its beginning."""
@@ -50,7 +50,7 @@ class Terminal:
 
     def until(self, pattern: str) -> re.Match[str]:
         """Captures the screen until it shows a text."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while time.monotonic() < deadline:
             if found := re.search(pattern, self.capture()):
                 return found

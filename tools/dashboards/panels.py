@@ -408,7 +408,7 @@ def _override(column: Column) -> dashboard.DashboardFieldConfigSourceOverrides:
 def _by_name(
     name: str, properties: Mapping[str, Any]
 ) -> dashboard.DashboardFieldConfigSourceOverrides:
-    """Of the field with that name, in place of what all have."""
+    """Of the field with that name, instead of what all have."""
     return dashboard.DashboardFieldConfigSourceOverrides(
         matcher=dashboard.MatcherConfig(id_val="byName", options=name),
         properties=[

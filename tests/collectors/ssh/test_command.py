@@ -41,7 +41,7 @@ def test_no_window_asks_and_messages_are_english() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "reason", "lasting"),
+    ("message", "reason", "lasting"),
     [
         (
             "ada@trn-1: Permission denied (publickey).",
@@ -115,8 +115,8 @@ def test_no_window_asks_and_messages_are_english() -> None:
         ("", "ssh failed", False),
     ],
 )
-def test_complaints_in_words(said: str, reason: str, lasting: bool) -> None:
-    assert diagnose(said.split("\n"), 255, NODE)[:2] == (reason, lasting)
+def test_complaints_in_words(message: str, reason: str, lasting: bool) -> None:
+    assert diagnose(message.split("\n"), 255, NODE)[:2] == (reason, lasting)
 
 
 def test_ends_of_others() -> None:

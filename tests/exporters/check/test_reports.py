@@ -1,4 +1,4 @@
-"""Reports of a check: worst first, nothing foreign becomes markup, each fits its place."""
+"""Reports of a check: worst first, nothing foreign becomes markup, each fits its width."""
 
 import json
 

@@ -63,7 +63,7 @@ def test_an_empty_file_is_the_defaults(file: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("tls: {}", ": unknown key `tls`"),
         ("rate_limit: {burst: 1}", ": unknown key `rate_limit`"),
@@ -97,8 +97,8 @@ def test_an_empty_file_is_the_defaults(file: Path, text: str) -> None:
         ("#" * (MAX_YAML + 1), ": longer than 64 KiB"),
     ],
 )
-def test_a_mistake_is_named(file: Path, text: str | bytes, said: str) -> None:
-    assert error_in(file, text).startswith(said)
+def test_a_mistake_is_named(file: Path, text: str | bytes, message: str) -> None:
+    assert error_in(file, text).startswith(message)
 
 
 def test_a_hash_is_not_repeated(file: Path) -> None:
@@ -107,12 +107,12 @@ def test_a_hash_is_not_repeated(file: Path) -> None:
 
 def test_what_is_no_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    for name, said in (
+    for name, message in (
         ("none.yml", "No such file or directory"),
         (".", "not a regular file"),
         ("pipe", "not a regular file"),
     ):
-        with pytest.raises(SettingsError, match=said):
+        with pytest.raises(SettingsError, match=message):
             read(tmp_path / name)
 
 

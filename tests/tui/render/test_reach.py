@@ -136,16 +136,16 @@ class TestInstance:
         assert "checks       passed" in self.drawn(make_node(facts={"status_checks": "passed"}))
 
     @pytest.mark.parametrize(
-        ("offset", "said"),
+        ("offset", "note"),
         [
             (2.1, "clock        ▲ 2.10 s ahead of this machine"),
             (-0.2, "clock        200 ms behind this machine"),
             (0.0, "clock        same as this machine, within 1 ms"),
         ],
     )
-    def test_clock(self, offset: float, said: str) -> None:
+    def test_clock(self, offset: float, note: str) -> None:
         node = make_node(columns={"node_clock_offset_seconds": [offset]})
-        assert said in self.drawn(node)
+        assert note in self.drawn(node)
 
     def test_nothing_known(self) -> None:
         assert "no instance data" in self.drawn(remote(0, State.DOWN))
