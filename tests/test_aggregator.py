@@ -125,7 +125,7 @@ def test_an_aggregator_outlives_its_end(tmp_path: Path) -> None:
         # The program for the day, by itself and as a dashboard that opens late.
         text = run("incidents", again.listen)
         assert "aggregator of 2 nodes" in text
-        assert "node_silent" in text
+        assert "Node silent" in text
         (incident,) = json.loads(run("incidents", again.listen, "--json"))["incidents"]
         assert incident["id"] == found["id"]
         (shown,) = json.loads(run("snapshot", "--json", again.listen))["incidents"]

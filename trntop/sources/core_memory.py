@@ -21,8 +21,8 @@ LAYOUT = Layout((tuple(f"neuroncore_memory_{name}_bytes" for name in MEMORY_CATE
 TOTAL = "neuroncore_memory_used_bytes"
 LONGEST = 256 << 10
 """Bytes of a text up to which it is remembered."""
-REMEMBERED = 256
-"""Texts: one for each runtime of the nodes that a process follows."""
+REMEMBERED = 64
+"""Texts: one for each runtime of the nodes that a process follows; each takes some 20 KiB."""
 
 _decoder = msgspec.json.Decoder(Breakdown)
 _NOTHING = np.empty((0, len(LAYOUT.names)))
