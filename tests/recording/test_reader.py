@@ -558,6 +558,17 @@ def test_fault_52_lines_without_a_checksum_are_read_where_none_is_promised(tmp_p
     assert recording.damage.note() == "1 damaged line skipped"
 
 
+def test_fault_52_a_checksum_that_was_written_differently_is_checked(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    record(path, [reading(0), reading(1)])
+    header, first, second = path.read_text().splitlines()
+    changed = json.dumps({**json.loads(first), "t": 5.0})
+    path.write_text(f"{header}\n{changed}\n{second}\n")
+    recording = open_recording(path)
+    assert list(recording) == [reading(1)]
+    assert recording.damage.note() == "1 damaged line skipped"
+
+
 @pytest.mark.parametrize("suffix", [".gz", ".zst"])
 def test_a_flipped_byte_in_a_compressed_recording_never_passes(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"run{suffix}"

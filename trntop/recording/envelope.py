@@ -98,7 +98,8 @@ def parse(line: bytes) -> Envelope | None:
     """The envelope in a line; None if it is not of this format, a part has a wrong type, or its
     checksum is wrong.
     """
-    return _decode(_envelopes, line) if _is_intact(line.rstrip()) else None
+    envelope = _decode(_envelopes, line)
+    return envelope if envelope is None or not envelope.crc or _is_intact(line.rstrip()) else None
 
 
 def newer_format(line: bytes) -> int | None:
@@ -155,10 +156,8 @@ def _sealed(members: bytes) -> bytes:
 
 
 def _is_intact(line: bytes) -> bool:
-    """Whether a line has the checksum that it states; true without one."""
+    """Whether a line ends with the checksum of the rest, as it was written."""
     members, stated = line[:-_CHECKSUM_BYTES], line[-_CHECKSUM_BYTES:]
-    if not stated.startswith(_CHECKSUM[:8]):
-        return True
     return stated == _CHECKSUM % zlib.crc32(members)
 
 
