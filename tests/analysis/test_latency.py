@@ -95,11 +95,9 @@ def test_a_slow_efa_device() -> None:
             reading.time + 1,
             reading.data.replace(b"rdmap16", b"rdmap32"),
         )
-        for reading in mesh(device="rdmap16s27")
+        for reading in mesh(card="rdmap16s27")
     ]
-    (found,) = run(
-        sorted(mesh(slow, device="rdmap16s27") + other, key=lambda reading: reading.time)
-    )
+    (found,) = run(sorted(mesh(slow, card="rdmap16s27") + other, key=lambda reading: reading.time))
     assert (found.verdict.node, found.verdict.component) == ("n1", "efa:rdmap16s27")
 
 

@@ -59,14 +59,12 @@ class TestLines:
 class Follower:
     """A tail whose clock is turned by hand."""
 
-    def __init__(
-        self, *patterns: Path, look_back_limit: int = 0, wall: float | None = None
-    ) -> None:
+    def __init__(self, *patterns: Path, look_back: int = 0, wall: float | None = None) -> None:
         self.now = 0.0
         options = {} if wall is None else {"wall": lambda: wall}
         self.tail = Tail(
             list(map(str, patterns)),
-            look_back_limit=look_back_limit,
+            look_back=look_back,
             clock=lambda: self.now,
             **options,
         )
@@ -111,14 +109,14 @@ class TestTail:
 
     def test_looking_back(self, file: Path) -> None:
         file.write_text("".join(f"{number:9}\n" for number in range(100)))
-        assert Follower(file, look_back_limit=25)() == ["       98", "       99"]
-        assert Follower(file, look_back_limit=20)() == ["       98", "       99"]
-        assert Follower(file, look_back_limit=19)() == ["       99"]
-        assert len(Follower(file, look_back_limit=10**6)()) == 100
+        assert Follower(file, look_back=25)() == ["       98", "       99"]
+        assert Follower(file, look_back=20)() == ["       98", "       99"]
+        assert Follower(file, look_back=19)() == ["       99"]
+        assert len(Follower(file, look_back=10**6)()) == 100
 
     def test_a_log_of_yesterday_reports_nothing(self, file: Path) -> None:
         file.write_text("old\n")
-        follow = Follower(file, look_back_limit=100, wall=file.stat().st_mtime + 3600)
+        follow = Follower(file, look_back=100, wall=file.stat().st_mtime + 3600)
         assert follow() == []
         append(file, "new\n")
         assert follow() == ["new"]
