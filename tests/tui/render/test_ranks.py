@@ -204,7 +204,7 @@ class TestSlowest:
         incident = make_incident("efa_degraded", job=JOB, node="trn-001")
         drawn = self.drawn(*nodes_with_ranks(), incidents=[incident])
         assert drawn.startswith("▲ trn-001 efa:rdmap32s27  since 11:59:00, 1 min  EFA degraded")
-        assert "retransmits 2.1 %" in drawn
+        assert "2.1 % retransmits" in drawn
         assert "· 16 nodes wait 0.9 s a step" in drawn
 
     def test_what_does_not_fit_into_its_first_line_is_left_out_whole(self) -> None:
