@@ -367,9 +367,12 @@ def _file(data: bytes, suffix: str = "") -> Any:
 
 
 def _intact(data: bytes) -> None:
-    """No change of a recording with checksums gives a reading that was not recorded."""
+    """No change gives a reading that was not recorded, while the header promises checksums."""
     with _file(data) as path:
-        for reading in open_recording(path):
+        recording = open_recording(path)
+        if recording.header is None or not recording.header.checksums:
+            return
+        for reading in recording:
             assert reading in _checked_readings(), reading
 
 
