@@ -156,9 +156,16 @@ def test_the_alert_on_a_straggler_fires_once_and_without_a_dashboard(tmp_path: P
             # The values of the nodes are the agents', once each.
             server.until("count(trn_instance_info) == 4 and min(up) == 1")
             server.until('ALERTS{alertname="TrntopStraggler",alertstate="firing"}')
-            (alert,) = [
-                alert for alert in server.alerts() if alert["labels"].get("kind") == "straggler"
-            ]
+            # The condition is quoted once the limits of the aggregator are scraped, too.
+            server.until('trn_rule_info{kind="straggler"}')
+
+            def alerts() -> list[dict[str, Any]]:
+                return [
+                    alert for alert in server.alerts() if alert["labels"].get("kind") == "straggler"
+                ]
+
+            until(lambda: "Condition:" in alerts()[0]["annotations"]["description"])
+            (alert,) = alerts()
             (incident,) = aggregator.day["incidents"]
             assert alert["labels"]["node"] == incident["node"]
             assert alert["labels"]["severity"] == incident["severity"]
