@@ -1,4 +1,4 @@
-"""Sixteen agents, an aggregator and dashboards that open late, each a process of its own.
+"""Agents, aggregators and dashboards that open late, each a process of its own.
 
 The agents play the recordings of one simulated job in real time, with a fault at a known time.
 """
@@ -33,7 +33,7 @@ FAULT = 60.0
 """Seconds after the begin of the recordings at which the fault begins."""
 AHEAD = 25.0
 """Seconds until then when the agents are started."""
-SCENARIO = f"sim:efa-degraded?nodes={NODES}&type=trn1.32xlarge&onset={FAULT}&duration=18&minutes=3"
+SCENARIO = f"sim:efa-degraded?type=trn1.32xlarge&onset={FAULT}&minutes=3"
 TICK = 3.5
 """Seconds between two readings of EFA counters, and a tick."""
 OPENED = 3.0
@@ -42,14 +42,15 @@ OPENED = 3.0
 
 @dataclass
 class Cluster:
-    """Sixteen agents at 127.0.0.1 to 127.0.0.16."""
+    """Agents at 127.0.0.1, 127.0.0.2 and so on."""
 
     port: int
     truth: Truth
+    nodes: int
 
     @property
     def sources(self) -> str:
-        return f"http://127.0.0.[1-{NODES}]:{self.port}"
+        return f"http://127.0.0.[1-{self.nodes}]:{self.port}"
 
     @property
     def node(self) -> str:
@@ -63,8 +64,10 @@ def address(node: str) -> str:
 
 
 @contextmanager
-def cluster(folder: Path) -> Iterator[Cluster]:
-    simulation, start = parse(SCENARIO), time.time() + AHEAD - FAULT
+def cluster(folder: Path, nodes: int, duration: float) -> Iterator[Cluster]:
+    """Agents of one job, of which one has a fault for `duration` seconds."""
+    simulation = parse(f"{SCENARIO}&nodes={nodes}&duration={duration:g}")
+    start = time.time() + AHEAD - FAULT
     with ExitStack() as files:
         recorders: dict[str, Recorder] = {}
         for reading in simulate(simulation, start):
@@ -90,7 +93,7 @@ def cluster(folder: Path) -> Iterator[Cluster]:
                 port = listening(agents[0])
         for agent in agents[1:]:
             listening(agent)
-        yield Cluster(int(port), fault)
+        yield Cluster(int(port), fault, nodes)
     finally:
         for agent in agents:
             agent.terminate()
@@ -166,7 +169,7 @@ def opened(folder: Path, cluster: Cluster, *sources: str, incident: dict[str, An
 
 
 def test_dashboards_that_open_late_know_what_was_before(tmp_path: Path) -> None:
-    with cluster(tmp_path) as made, exporters() as start:
+    with cluster(tmp_path, NODES, 18) as made, exporters() as start:
         state = ("--state", str(tmp_path / "state"))
         aggregator = start(made.sources, *state)
         until(lambda: aggregator.day["nodes"] == NODES and not aggregator.day["problems"])

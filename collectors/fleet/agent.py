@@ -355,7 +355,9 @@ class Agent:
 
     def _report(self, state: State, reason: str) -> None:
         for name in self.nodes:
-            self._sink.status(Status(name, AGENT, state, reason))
+            # It is the aggregator that does not respond, not its nodes.
+            about = "" if name == self._label else f"{clean(self._target.address)}: "
+            self._sink.status(Status(name, AGENT, state, f"{about}{reason}"))
 
 
 def _query(settings: Settings, peers: int, sink: Sink) -> str:
