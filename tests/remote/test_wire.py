@@ -101,6 +101,19 @@ class TestRoundTrip:
             assert_equal(now, answer)
             assert len(held) > 3 * len(frame)
 
+    def test_a_keyframe_is_sent_again_once_frames_have_repeated_as_much(self) -> None:
+        view = make_node(0)
+        encoder = FrameEncoder(view.name, 1.0)
+        sent = []
+        for second in range(50):
+            # All values change once, one of them each 5 s.
+            columns = {name: column + (second >= 10) for name, column in view.frame.columns.items()}
+            columns["node_vcpu_user_ratio"] = np.array([second // 5 / 100])
+            before, frame = encoder.messages(later(view, second, **columns))
+            sent.append((len(before), len(frame)))
+        assert [second for second, (messages, _) in enumerate(sent) if messages] == [0, 14]
+        assert sent[13][1] > 3 * sent[14][1]
+
     def test_what_is_held_stays_the_same_object(self) -> None:
         view = make_node(0)
         encoder, decoder = FrameEncoder(view.name, 1.0), FrameDecoder(view.name)

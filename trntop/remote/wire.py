@@ -73,8 +73,6 @@ MAX_SHARED_BYTES = 8192
 """Bytes of a column that all nodes share in memory."""
 REST_FRAMES = 3
 """A column that has not changed for so many frames goes into the next keyframe."""
-REHOLD_SECONDS = 5.0
-"""Minimum interval between keyframes."""
 SCHEMA_TAG = "announcement"
 FRAME = "frame"
 GONE = "gone"
@@ -286,7 +284,8 @@ class FrameEncoder:
         """Column → number of frames since its last change."""
         self._held: dict[str, bytes] = {}
         self._holds = 0
-        self._held_at = -REHOLD_SECONDS
+        self._resting = self._repeated = 0
+        """Bytes of the next keyframe, and those in frames that it would have spared so far."""
         self.preface = (b"", b"")
         """The schema and the keyframe that a new client needs before the next frame."""
 
@@ -310,9 +309,10 @@ class FrameEncoder:
         if changed:
             self._layout += 1
             self._version, self._sizes, self._nodes = inventory.version, sizes, nodes
-        if due or self._should_hold(columns, now):
+        # A new keyframe takes no more than what its absence has cost.
+        if due or 0 < self._resting <= self._repeated:
             self._announced_at = now if due else self._announced_at
-            self._hold(columns, now, REST_FRAMES * (not changed))
+            self._hold(columns, REST_FRAMES * (not changed))
             first = self._schema(inventory) if due else self.preface[0]
             self.preface = (first, self._hold_message())
             before: tuple[bytes, ...] = self.preface if due else self.preface[1:]
@@ -321,35 +321,33 @@ class FrameEncoder:
         return before, self._frame(frame, columns)
 
     def _encoded(self, frame: Frame) -> dict[str, bytes]:
-        """The values of a frame as they are sent; counts unchanged frames per column."""
+        """The values of a frame as they are sent; counts what does not change."""
         with np.errstate(over="ignore"):
             columns = {
                 name: frame.columns[name].astype("<f8" if is_wide(name) else "<f4").tobytes()
                 for name in self._names
                 if name in frame.columns
             }
-        before, unchanged = self._before, self._unchanged
+        before, unchanged, held = self._before, self._unchanged, self._held
+        self._resting = 0
         for name, values in columns.items():
-            unchanged[name] = unchanged.get(name, 0) + 1 if before.get(name) == values else 0
+            count = unchanged[name] = (
+                unchanged.get(name, 0) + 1 if before.get(name) == values else 0
+            )
+            if count >= REST_FRAMES:
+                self._resting += len(values)
+                if held.get(name) != values:
+                    self._repeated += len(values)
         self._before = columns
         return columns
 
-    def _should_hold(self, columns: dict[str, bytes], now: float) -> bool:
-        """Whether a column that no longer changes is still sent in each frame."""
-        if 0 <= now - self._held_at < REHOLD_SECONDS:
-            return False
-        return any(
-            self._unchanged[name] >= REST_FRAMES and self._held.get(name) != values
-            for name, values in columns.items()
-        )
-
-    def _hold(self, columns: dict[str, bytes], now: float, frames: int) -> None:
+    def _hold(self, columns: dict[str, bytes], frames: int) -> None:
         """Starts a keyframe of the columns unchanged for so many frames."""
         self._held = {
             name: values for name, values in columns.items() if self._unchanged[name] >= frames
         }
         self._holds += 1
-        self._held_at = now
+        self._repeated = 0
 
     def _schema(self, inventory: Inventory) -> bytes:
         schema = Schema(
@@ -585,7 +583,7 @@ class FrameDecoder:
         """The aggregator's run that judges the node, by the schema."""
         self.aggregator = False
         """Whether the sender is another machine than the node, by the schema."""
-        self._digest = b""
+        self._size, self._digest = 0, b""
         """Of the newest schema."""
         self._number = 0
         """Layout of the newest schema."""
@@ -603,6 +601,8 @@ class FrameDecoder:
         Raises:
             DecodeError: the message is not valid, of another version, or does not match the schema.
         """
+        if len(data) == self._size and _digest(data) == self._digest:
+            return None  # the schema, repeated
         message = decode(data)
         if isinstance(message, Schema):
             self._set_schema(message, data)
@@ -620,17 +620,14 @@ class FrameDecoder:
         return NodeView(self._inventory, self._frame(message, layout, self._held, ahead))
 
     def _set_schema(self, message: Schema, data: bytes) -> None:
-        digest = hashlib.blake2b(data, digest_size=16).digest()
-        if digest == self._digest:
-            return  # repeated
         self._layout = self._held = None
-        self._digest = b""
+        self._size, self._digest = 0, b""
         self._inventory = _inventory(message, self.node, self._inventory.version + 1)
         self._layout = _layout_of(message.columns, message.sizes, message.wide)
         self._number = message.layout
         self.judge, self.aggregator = message.judge, message.aggregator
         self.period = message.period if 0 < message.period < math.inf else None
-        self._digest = digest
+        self._size, self._digest = len(data), _digest(data)
 
     def _known(self, places: _Places, tables: list[npt.NDArray[np.float64]]) -> dict[str, Column]:
         """The columns; unchanged ones are the same objects as before."""
@@ -743,6 +740,10 @@ def _are_indices(keys: Iterable[Key]) -> bool:
 @lru_cache(maxsize=64)
 def _layout_of(names: tuple[str, ...], sizes: tuple[int, ...], wide: tuple[bool, ...]) -> _Layout:
     return _Layout(names, sizes, wide)
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=16).digest()
 
 
 def _column(data: bytes) -> Column:
