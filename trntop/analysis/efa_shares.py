@@ -8,7 +8,7 @@ import numpy as np
 from trntop.analysis.efa_devices import EfaDevices
 from trntop.core.model import NO_VALUE, Column
 from trntop.pipeline.axis import PartAxis
-from trntop.pipeline.statistics import Cusum, Mask, Members
+from trntop.pipeline.statistics import Cusum, Mask, Members, sampled
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,8 +213,8 @@ class Shares(Members):
         return scale
 
     def _pool(self, time: float) -> None:
-        known = self._count >= TUNING.learning_readings
-        if known.any():
+        known = sampled(np.flatnonzero(self._count >= TUNING.learning_readings))
+        if len(known):
             noise, drift = np.median(self._noise[known]), np.median(self._drift[known])
             self._pooled, self._pooled_at = (float(noise), float(drift)), time
 

@@ -114,7 +114,6 @@ class Peers(Members):
             "_slow",
             "_streak",
             "_peak",
-            "_calm",
         ),
         0.0,
     ) | {"_first": NO_VALUE}
@@ -135,11 +134,9 @@ class Peers(Members):
     _slow: Column
     """A slow mean of its residuals."""
     _streak: Column
-    """Rounds since it began."""
+    """Rounds since it began; below 0 the rounds in a row without an effect."""
     _peak: Column
-    """The largest residual since then."""
-    _calm: Column
-    """Rounds in a row without an effect."""
+    """The largest residual since it began."""
 
     def __init__(self, least: float) -> None:
         self._least = least
@@ -221,7 +218,8 @@ class Peers(Members):
         wander = self.wander(population) * _WANDER
         least: Column = TUNING.doubts * self._doubt + np.fmax(self._least, wander)[rounds]
         off_now = judged & (residual > TUNING.ongoing * least)
-        self._streak = np.where(judged, (self._streak + 1.0) * off_now, self._streak)
+        longer, calmer = np.fmax(self._streak, 0.0) + 1.0, np.fmin(self._streak, 0.0) - 1.0
+        np.copyto(self._streak, np.where(off_now, longer, calmer), where=judged)
         effect = self.effect + TUNING.effect_weight * (residual - self.effect)
         fresh = np.flatnonzero((self._streak > 0) & ~(self.value > 1.0))
         weight = np.fmax(TUNING.effect_weight, 1.0 / self._streak[fresh])
@@ -245,10 +243,12 @@ class Peers(Members):
 
     def _together(self) -> Mask:
         """Members that began to deviate in one round: one cause, which is not noise."""
-        times, counts = np.unique(self.since[self.since > 0], return_counts=True)
         together = np.zeros(len(self.since), bool)
-        for since in times[counts >= TUNING.together]:
-            together |= self.since == since
+        deviating = self.since > 0
+        if np.count_nonzero(deviating) >= TUNING.together:
+            times, counts = np.unique(self.since[deviating], return_counts=True)
+            for since in times[counts >= TUNING.together]:
+                together |= self.since == since
         return together
 
     def _judge(
@@ -271,9 +271,6 @@ class Peers(Members):
         self._peak[lasting] = peak
         found = self.value > 1.0
         size = self.effect / least
-        near = residual < TUNING.cleared * least
-        self._calm += judged & near
-        self._calm[judged & ~near] = 0.0
         value = size.copy()  # smaller effects are not worth a closer look
         chosen = np.flatnonzero(size > TUNING.remarkable)
         grows = residual[chosen] >= TUNING.min_of_peak * self._peak[chosen]
@@ -284,7 +281,7 @@ class Peers(Members):
         long = lasted >= np.where(large, TUNING.min_large, TUNING.min_duration)
         value[chosen] = np.minimum(np.minimum(sure, size[chosen]), np.where(long, np.inf, 1.0))
         if found.any():  # a member stays so until its effect is gone
-            over = found & ((size < TUNING.cleared) | (self._calm >= enough))
+            over = found & ((size < TUNING.cleared) | (self._streak <= -enough))
             value = np.where(found, np.fmax(size, 1.0 + 1e-9), value)
             value[over] = 0.0
             self._cusum.reset(over)

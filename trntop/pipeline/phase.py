@@ -355,12 +355,14 @@ class Run:
             return bool(np.isnan(self.step)) and works
         self.seen = seen.time
         before, self.newest = self.newest, newest
-        seconds = median(seen.column("job_step_seconds")[self.reports])
         starts = newest <= 1.0 and (self.first_step is None or newest < self.step)
+        if newest <= before and not starts:
+            return False  # lower: the rank that was ahead is silent, or the job started over
+        seconds = median(seen.column("job_step_seconds")[self.reports])
         if starts and seconds is not None:
             self.first_step = seconds
         if newest <= before:
-            return False  # lower: the rank that was ahead is silent, or the job started over
+            return False
         if newest <= self.step:
             self.steps, self.began, self._warm = 0, seen.time, False  # from a checkpoint
         apart = seen.time - self.moved if self.moved is not None else 0.0

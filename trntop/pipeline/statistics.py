@@ -133,8 +133,9 @@ class Cusum(Members):
         self.follow(axis)
         score = np.clip(self.score + (values - self._allowance), 0.0, self._ceiling)
         score = np.where(np.isnan(values), self.score, score)
-        begun = (score > 0) & (self.score == 0)
-        self.since = np.where(begun, time, np.where(score > 0, self.since, NO_VALUE))
+        raised = score > 0
+        np.copyto(self.since, time, where=raised & (self.score == 0))
+        np.copyto(self.since, NO_VALUE, where=~raised)
         self.score = score
         return score
 
@@ -228,7 +229,7 @@ class Mean:
     """The mean of each member over some ticks; two passes per tick while all values are known."""
 
     def __init__(self, shape: int | tuple[int, ...] = 0) -> None:
-        self.total: Column = np.zeros(shape)
+        self._total: Column = np.zeros(shape)
         """Sums of the known values."""
         self._ticks = 0
         self._missed: Column | None = None
@@ -238,31 +239,25 @@ class Mean:
         self._ticks += 1
         total = values.sum()
         if total == total and unusable is None:
-            self.total += values
+            self._total += values
             return
         missed = np.isnan(values) if unusable is None else unusable | np.isnan(values)
-        np.add(self.total, values, out=self.total, where=~missed)
+        np.add(self._total, values, out=self._total, where=~missed)
         if self._missed is None:
             self._missed = np.zeros(values.shape)
         self._missed += missed
 
     @property
-    def counts(self) -> Column:
-        """The number of values in each sum."""
-        counts = np.full(self.total.shape, float(self._ticks))
-        return counts if self._missed is None else counts - self._missed
-
-    @property
     def mean(self) -> Column:
-        if self._missed is None and self._ticks:
-            return self.total / self._ticks
+        """NaN where all values were absent."""
+        missed = 0.0 if self._missed is None else self._missed
         with np.errstate(invalid="ignore"):
-            mean: Column = self.total / self.counts
+            mean: Column = self._total / (self._ticks - missed)
         return mean
 
     def clear(self) -> None:
         """Starts over with the same members."""
-        self.total[:], self._ticks, self._missed = 0.0, 0, None
+        self._total[:], self._ticks, self._missed = 0.0, 0, None
 
 
 class RollingMean:
@@ -403,8 +398,10 @@ def node_largest(axis: PartAxis, values: Column) -> Column:
 def group_mean(values: Column, groups: Indices, size: int) -> Column:
     """The mean of each group, `[group]`."""
     known = ~np.isnan(values)
-    counts = np.bincount(groups[known], minlength=size)
-    sums = np.bincount(groups[known], values[known], size)
+    if not known.all():
+        values, groups = values[known], groups[known]
+    counts = np.bincount(groups, minlength=size)
+    sums = np.bincount(groups, values, size)
     means: Column = np.where(counts > 0, sums / np.maximum(counts, 1), NO_VALUE)
     return means
 

@@ -33,8 +33,8 @@ class Straggler:
         """The largest deviation of a node from its peers, in limits; NaN while its job pauses."""
         self._ranks.update(tick)
         self._nodes.update(tick, self._ranks.reporting)
-        self._devices.update(tick)
-        self._cores.update(tick)
+        if (utilization := self._devices.update(tick)) is not None:
+            self._cores.update(tick, utilization)
         values = np.fmax.reduce([signal.worst for signal in self._signals()])
         values[tick.quiet] = np.nan
         return Signal(tick.nodes, values, 1.0, 1.0)

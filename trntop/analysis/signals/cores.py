@@ -10,7 +10,7 @@ from trntop.catalog import Entity
 from trntop.core import units
 from trntop.core.model import NO_VALUE, Column, Evidence
 from trntop.pipeline.axis import Indices, PartAxis
-from trntop.pipeline.statistics import Mean, Members, RollingMean, node_largest
+from trntop.pipeline.statistics import TICK_JITTER, Members, RollingMean, node_largest
 from trntop.pipeline.tick import Tick
 
 
@@ -20,10 +20,6 @@ class CoreTuning:
 
     window: float = 20.0
     """Seconds over which utilization is averaged."""
-    interval: float = 4.0
-    """Seconds between two polls: each takes the mean of the ticks since the one before."""
-    tolerance: float = 0.5
-    """Seconds by which a poll may come early: ticks jitter."""
     drop: float = 0.3
     """Drop in its share of the busiest core's utilization that a core must have."""
     min_busiest: float = 0.3
@@ -51,27 +47,18 @@ class Cores(Members):
 
     def __init__(self) -> None:
         super().__init__()
-        self._window = RollingMean(TUNING.window - TUNING.tolerance)
+        self._window = RollingMean(TUNING.window - TICK_JITTER)
         self._mean: Column = np.empty(0)
         self._learned = 0.0
-        self._polled = -np.inf
-        self._block = Mean()
-        """Of the ticks since the poll before, `[core]`."""
         self._drop: Column = np.empty(0)
         self._busiest: Column = np.empty(0)
         self.worst: Column = np.empty(0)
 
-    def update(self, tick: Tick) -> None:
-        """Takes a tick."""
+    def update(self, tick: Tick, utilization: Column) -> None:
+        """Takes the mean utilization of some seconds, `[core]`."""
         axis = tick.parts(Entity.CORE)
-        if self.follow(axis):
-            self._block, self._polled = Mean(len(axis)), -np.inf
-        self._block.add(tick.column("neuroncore_utilization_ratio"))
-        if self._polled <= tick.time < self._polled + TUNING.interval - TUNING.tolerance:
-            return
-        self._polled = tick.time
-        self._mean = mean = self._window.push(tick.time, self._block.mean, axis)
-        self._block.clear()
+        self.follow(axis)
+        self._mean = mean = self._window.push(tick.time, utilization, axis)
         self.worst = np.full(len(tick.nodes), np.nan)
         if not len(axis):
             return

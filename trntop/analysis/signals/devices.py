@@ -10,7 +10,7 @@ from trntop.catalog import Entity
 from trntop.core import units
 from trntop.core.model import NO_VALUE, Column, Evidence
 from trntop.pipeline.axis import Indices, PartAxis
-from trntop.pipeline.statistics import Mask, Mean, node_median
+from trntop.pipeline.statistics import Mask, Mean, group_mean, node_median
 from trntop.pipeline.tick import Tick
 
 
@@ -66,22 +66,28 @@ class Devices:
         self._end: float | None = None
         self.worst: Column = np.empty(0)
 
-    def update(self, tick: Tick) -> None:
-        """Takes a tick, and compares the devices at the end of each block of seconds."""
+    def update(self, tick: Tick) -> Column | None:
+        """Takes a tick, and compares the devices at the end of each block of seconds.
+
+        Returns:
+            The mean utilization in the block, `[core]`, when it has ended.
+        """
         cores, devices = tick.parts(Entity.CORE), tick.parts(Entity.DEVICE)
         if cores is not self._cores or devices is not self._axis:
             self._follow(tick, cores, devices)
         quiet = np.repeat(tick.quiet, cores.sizes) if tick.quiet.any() else None
         self._use.add(tick.column(_UTILIZATION), quiet)
         self._flops.add(tick.column(_FLOPS), quiet)
-        if self._end is None or tick.time >= self._end:
-            self._compare(tick, devices)
-            self._use.clear()
-            self._flops.clear()
-            self._end = tick.time + TUNING.block
-            self.worst = np.full(len(tick.nodes), np.nan)
-            values = np.fmax(self._by_use.slower, self._by_flops.slower)
-            np.fmax.at(self.worst, devices.owner, values)
+        if self._end is not None and tick.time < self._end:
+            return None
+        utilization = self._use.mean
+        self._compare(tick, devices, utilization)
+        self._use.clear()
+        self._flops.clear()
+        self._end = tick.time + TUNING.block
+        self.worst = np.full(len(tick.nodes), np.nan)
+        np.fmax.at(self.worst, devices.owner, np.fmax(self._by_use.slower, self._by_flops.slower))
+        return utilization
 
     def verdict(self, node: str, index: int, tick: Tick) -> Verdict:
         """Names the device."""
@@ -130,25 +136,20 @@ class Devices:
         self._by_flops.follow(devices)
         self._end = None
 
-    def _compare(self, tick: Tick, axis: PartAxis) -> None:
-        self._means = means = self._by_device(self._use)
+    def _compare(self, tick: Tick, axis: PartAxis, utilization: Column) -> None:
+        self._means = means = self._by_device(utilization)
         usual = node_median(means, axis)
         works = (usual > TUNING.min_median) & (means > TUNING.stopped)
         self._judge(self._by_use, tick.time, axis, means, np.where(works, usual, NO_VALUE))
         busy = np.where(means >= TUNING.min_busy, means, NO_VALUE)
-        self._rates = rates = self._by_device(self._flops) / busy
+        self._rates = rates = self._by_device(self._flops.mean) / busy
         usual = node_median(rates, axis)
         usual[~(usual > 0)] = NO_VALUE
         self._judge(self._by_flops, tick.time, axis, rates, usual)
 
-    def _by_device(self, block: Mean) -> Column:
+    def _by_device(self, values: Column) -> Column:
         """The mean of the cores of each device, `[device]`."""
-        size = len(self._by_use.value) + 1
-        sums = np.bincount(self._device, block.total, size)[:-1]
-        counts = np.bincount(self._device, block.counts, size)[:-1]
-        means: Column = np.full(len(sums), NO_VALUE)
-        np.divide(sums, counts, out=means, where=counts > 0)
-        return means
+        return group_mean(values, self._device, len(self._by_use.value) + 1)[:-1]
 
     def _judge(
         self, peers: Peers, time: float, axis: PartAxis, values: Column, usual: Column
