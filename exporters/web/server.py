@@ -11,7 +11,7 @@ import signal
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
@@ -29,7 +29,7 @@ from trntop.session.incident_log import IncidentLog
 
 from ..metrics.exposition import Format
 from ..metrics.pages import Exposition, Rendered
-from ._uvicorn import AT_ONCE, MAX_CONNECTIONS, HttpConnection, QuietServer
+from ._uvicorn import AT_ONCE, MAX_CONNECTIONS, HttpConnection, QuietServer, TlsConnection
 from .history import HistoryBuffer
 from .incidents import ABOUT as ABOUT_INCIDENTS
 from .incidents import Incidents
@@ -218,8 +218,7 @@ class Server(QuietServer):
         context = None if access is None else access.context
         config = uvicorn.Config(
             _unambiguous(app if access is None else access.guard(app)),
-            http=HttpConnection,
-            ssl_context_factory=None if context is None else lambda *_: context,
+            http=HttpConnection if context is None else partial(TlsConnection, context),  # type: ignore[arg-type]
             ws="none",
             loop="asyncio",
             lifespan="off",

@@ -4,10 +4,12 @@ import os
 import resource
 import signal
 import socket
+import ssl
 import statistics
 import subprocess
 import sys
 import time
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -155,6 +157,78 @@ class TestTls:
                 assert await asyncio.wait_for(silent.read(), 2) == b""
             writer.close()
 
+    async def test_slow_handshakes_are_cut_off(
+        self, authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(_uvicorn, "HEAD_SECONDS", 0.05)
+        async with served(app_of(), access_of(authority, tmp_path)) as port:
+            ((silent, writer),) = await connections(port, 1, b"\x16\x03\x01\x02\x00\x01")
+            assert await asyncio.wait_for(silent.read(), 5) == b""
+            writer.close()
+
+    async def test_fault_38_scrapes_among_unfinished_handshakes(
+        self, authority: Authority, tmp_path: Path
+    ) -> None:
+        """Those above the limit are closed, of the client with most of them."""
+        trust = authority.trust()
+        async with serving(app_of(), access_of(authority, tmp_path), trust) as (client, port):
+            tracemalloc.start()
+            ((_, other),) = await connections(port, 1, b"", "127.0.0.2")
+            crowd = await connections(port, _uvicorn.MAX_HANDSHAKES + 100, b"\x16\x03\x01")
+            assert (await client.get("/metrics")).status_code == 200
+            for reader, _ in crowd[:101]:
+                with contextlib.suppress(ConnectionResetError):
+                    assert await asyncio.wait_for(reader.read(), 5) == b""
+            held, _ = tracemalloc.get_traced_memory()
+            tracemalloc.stop()
+            assert held < _uvicorn.MAX_HANDSHAKES * (128 << 10)
+            await asyncio.wait_for(other.start_tls(trust, server_hostname="127.0.0.1"), 5)
+            for _, writer in (*crowd, (None, other)):
+                writer.transport.abort()
+
+    async def test_the_connection_without_a_request_for_longest_makes_room(
+        self, authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(_uvicorn, "MAX_TLS_CONNECTIONS", 2)
+        trust = authority.trust()
+        async with serving(app_of(), access_of(authority, tmp_path), trust) as (client, port):
+            idle, writer = await asyncio.open_connection(
+                "127.0.0.1", port, ssl=trust, server_hostname="127.0.0.1"
+            )
+            for _ in range(2):
+                answer = await client.get("/-/healthy", headers={"Connection": "close"})
+                assert answer.status_code == 200
+            async with httpx.AsyncClient(verify=trust, trust_env=False) as second:
+                await client.get("/-/healthy")
+                await second.get(f"https://127.0.0.1:{port}/-/healthy")
+            with contextlib.suppress(ConnectionResetError):
+                assert await asyncio.wait_for(idle.read(), 5) == b""
+            writer.close()
+
+    async def test_a_request_that_arrives_with_the_end_of_the_handshake(
+        self, authority: Authority, tmp_path: Path
+    ) -> None:
+        received, sending = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = authority.trust().wrap_bio(received, sending, server_hostname="127.0.0.1")
+        async with served(app_of(), access_of(authority, tmp_path)) as port:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            while True:
+                try:
+                    tls.do_handshake()
+                    break
+                except ssl.SSLWantReadError:
+                    writer.write(sending.read())
+                    received.write(await asyncio.wait_for(reader.read(1 << 16), 5))
+            tls.write(LAST)
+            writer.write(sending.read())
+            answer = b""
+            while not answer:
+                received.write(await asyncio.wait_for(reader.read(1 << 16), 5))
+                with contextlib.suppress(ssl.SSLWantReadError):
+                    answer = tls.read()
+            assert answer.startswith(b"HTTP/1.1 200")
+            writer.close()
+
     async def test_it_stops_at_once_with_handshakes_open(
         self, authority: Authority, tmp_path: Path
     ) -> None:
@@ -206,8 +280,13 @@ def exporter(*before: str) -> Iterator[tuple[int, str]]:
             process.kill()
 
 
-async def connections(port: int, count: int, request: bytes) -> list[Streams]:
-    opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(count)]
+async def connections(
+    port: int, count: int, request: bytes, client: str = "127.0.0.1"
+) -> list[Streams]:
+    opened = [
+        await asyncio.open_connection("127.0.0.1", port, local_addr=(client, 0))
+        for _ in range(count)
+    ]
     for _, writer in opened:
         writer.write(request)
     return opened
