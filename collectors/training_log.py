@@ -184,7 +184,7 @@ class _Reader:
         compilations = self._compilations.setdefault(path, Compilations())
         texts = [plain(line.decode(errors="replace")) for line in lines if _is_event(line)]
         if sum(map(compilations.add, texts)):
-            found["compilations"] = compilations.take()
+            found["compilations"] = compilations.drain()
         if timeouts := [text for text in texts if collective_timeout(text)]:
             found["timeouts"] = {"count": len(timeouts), "lines": timeouts[:MAX_TIMEOUTS]}
         if interruptions := [text for text in texts if interruption(text)]:

@@ -410,7 +410,7 @@ def _history_seeds() -> list[bytes]:
 
 def _judges(data: bytes) -> None:
     judges = Judges()
-    judges.take(Reading("http://a", "incidents", NOW, data))
+    judges.update(Reading("http://a", "incidents", NOW, data))
     for incident in judges.incidents({"http://a": 1.0}, NOW):
         msgspec.json.encode(incident, enc_hook=str)
 

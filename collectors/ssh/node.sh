@@ -206,7 +206,7 @@ flush() {
     done
     pending=$left
     flushes=$((flushes + 1))
-    echo "$flushes" >"$dir/beat" 2>/dev/null
+    echo "$flushes" >"$dir/heartbeat" 2>/dev/null
     [ $# -eq 0 ] || cat "$@" >&2
     [ "$state" = none ] || update_monitor
     report idle
@@ -223,7 +223,7 @@ clear_away() {
 finish() {
     trap '' HUP INT TERM PIPE
     kill "$guard"
-    end KILL nap
+    end KILL sleep
     clear_away
     exit 0
 }
@@ -234,12 +234,12 @@ guard() {
     before='' state=running
     while :; do
         sleep "$limit" &
-        echo "$!" >"$dir/nap.pid"
+        echo "$!" >"$dir/sleep.pid"
         wait
-        beat=
-        { read -r beat <"$dir/beat"; } 2>/dev/null
-        [ -z "$beat" ] || [ "$beat" != "$before" ] || break
-        before=$beat
+        heartbeat=
+        { read -r heartbeat <"$dir/heartbeat"; } 2>/dev/null
+        [ -z "$heartbeat" ] || [ "$heartbeat" != "$before" ] || break
+        before=$heartbeat
     done
     clear_away
     kill -s KILL -- "-$$" || kill -s KILL "$$"
@@ -256,7 +256,7 @@ main() {
         report failed cannot create a directory in /dev/shm, /tmp, /var/tmp or at home
         exit 1
     fi
-    echo 0 >"$dir/beat"
+    echo 0 >"$dir/heartbeat"
     guard </dev/null >/dev/null 2>&1 &
     guard=$!
     trap finish HUP INT TERM PIPE

@@ -203,7 +203,7 @@ class TestRetransmits:
 
         (found,) = degraded(fleet(change, seconds=80))
         assert (found.verdict.node, found.verdict.component) == ("n3", None)
-        assert found.verdict.fields["card"] in (
+        assert found.verdict.fields["efa_device"] in (
             "all 8 EFA devices",
             "7 of 8 EFA devices",
             "6 of 8 EFA devices",
@@ -385,7 +385,7 @@ class TestDown:
     def test_all_efa_devices_of_a_node(self) -> None:
         (found,) = down(fleet(missing={50: [(1, device) for device in range(8)]}, seconds=80))
         assert (found.verdict.node, found.verdict.component) == ("n1", None)
-        assert found.verdict.fields["card"] == "all 8 EFA devices"
+        assert found.verdict.fields["efa_device"] == "all 8 EFA devices"
 
     @pytest.mark.parametrize(("state", "is_down"), [("4: ACTIVE", False), ("1: DOWN", True)])
     def test_the_state_of_a_port(self, state: str, is_down: bool) -> None:

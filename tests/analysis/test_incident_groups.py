@@ -42,7 +42,7 @@ class Story:
         key = (node, component) if component else node or job
         subject = component or node or ""
         what = "communication" if kind == "comm_bound" else subject
-        fields = {"node": node, "job": job, "where": subject, "card": subject, "what": what}
+        fields = {"node": node, "job": job, "where": subject, "efa_device": subject, "what": what}
         summary = RULES[kind].summary
         fields = {name: text or "" for name, text in fields.items() if f"{{{name}}}" in summary}
         evidence = (Evidence(f"{kind} of {subject}", node),)

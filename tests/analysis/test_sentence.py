@@ -16,7 +16,9 @@ def fields_of(template: str) -> list[str]:
 
 
 def test_a_sentence_is_filled() -> None:
-    text = compose("{node} {card}: down since {since}", {"node": "n1", "card": "x"}, NOON)
+    text = compose(
+        "{node} {efa_device}: down since {since}", {"node": "n1", "efa_device": "x"}, NOON
+    )
     assert text == "n1 x: down since 12:00:00 UTC"
 
 

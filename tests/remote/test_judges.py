@@ -60,13 +60,13 @@ def judgment(
 class TestMessages:
     def test_what_changes_is_added_to_what_was(self) -> None:
         registry = Judges()
-        registry.take(judgment(incident("a"), incident("b"), incident("c")))
+        registry.update(judgment(incident("a"), incident("b"), incident("c")))
         over = dataclasses.replace(incident("b"), closed_at=NOON + 30)
-        registry.take(judgment(over, first=False, gone=["c", "never"], at=NOON + 30))
+        registry.update(judgment(over, first=False, gone=["c", "never"], at=NOON + 30))
         assert registry.incidents({"run": 0.0}, NOON + 100) == [[incident("a"), over]]
         assert registry.incidents({"other": 0.0}, NOON + 100) == []
         # A new run of the aggregator has its own.
-        registry.take(judgment(incident("d"), judge="next"))
+        registry.update(judgment(incident("d"), judge="next"))
         assert registry.incidents({"next": 0.0}, NOON + 100) == [[incident("d")]]
 
     def test_what_its_rules_had_data_for_is_by_the_local_clock(self) -> None:
@@ -76,7 +76,7 @@ class TestMessages:
             RuleCoverage("own", missing=("job_step", "unknown")),
         )
         sent = Coverage(NOON + 10, NOON + 60, rules)
-        registry.take(judgment(at=NOON, sent=NOON + 30, coverage=sent))
+        registry.update(judgment(at=NOON, sent=NOON + 30, coverage=sent))
         (found,) = registry.coverages({"run"})
         assert (found.watching, found.since) == (NOON - 20, NOON + 30)
         assert found.rules == (
@@ -95,13 +95,13 @@ class TestMessages:
         parts = [Reading(HEAD, INCIDENTS, NOON, message) for message in found]
         assert len(parts) == 3
         for reading in parts:
-            registry.take(reading)
+            registry.update(reading)
         assert registry.incidents({"run": 0.0}, NOON + 100) == [many]
 
     def test_times_are_those_of_this_clock(self) -> None:
         registry = Judges()
         closed = incident("a", NOON - 100, NOON - 50)
-        registry.take(judgment(closed, at=NOON - 7200, sent=NOON))
+        registry.update(judgment(closed, at=NOON - 7200, sent=NOON))
         ((found,),) = registry.incidents({"run": 0.0}, NOON + 100)
         assert (found.opened_at, found.detected_at, found.closed_at) == (
             NOON - 7300, NOON - 7291, NOON - 7250,
@@ -111,7 +111,7 @@ class TestMessages:
 
     def test_an_aggregator_that_is_silent_has_open_incidents_of_an_age(self) -> None:
         registry = Judges()
-        registry.take(judgment(incident("a"), incident("b", closed=NOON)))
+        registry.update(judgment(incident("a"), incident("b", closed=NOON)))
         ((first, second),) = registry.incidents({"run": 120.0}, NOON + 100)
         assert first.summary == "a: slow (as of 2 min ago)"
         assert second.summary == "b: slow"
@@ -120,7 +120,7 @@ class TestMessages:
 
     def test_an_earlier_time_has_the_incidents_known_then(self) -> None:
         registry = Judges()
-        registry.take(judgment(incident("a", NOON - 90, NOON - 50), incident("b", NOON - 10)))
+        registry.update(judgment(incident("a", NOON - 90, NOON - 50), incident("b", NOON - 10)))
         ((then,),) = registry.incidents({"run": 0.0}, NOON - 70)
         assert (then.id, then.closed_at) == ("a", None)
         ((then,),) = registry.incidents({"run": 0.0}, NOON - 30)
@@ -128,7 +128,7 @@ class TestMessages:
 
     def test_text_is_cleaned(self) -> None:
         registry = Judges()
-        registry.take(
+        registry.update(
             judgment(dataclasses.replace(incident("a"), summary="\x1b[2Jred", node="x\x1b[2J"))
         )
         ((found,),) = registry.incidents({"run": 0.0}, NOON + 100)
@@ -140,7 +140,7 @@ class TestMessages:
     def test_fault_33_impossible_times_of_incidents(self, time: float) -> None:
         registry = Judges()
         with pytest.raises(DecodeError):
-            registry.take(judgment(dataclasses.replace(incident("a"), opened_at=time)))
+            registry.update(judgment(dataclasses.replace(incident("a"), opened_at=time)))
 
     @pytest.mark.parametrize(
         "change", [{"v": 9}, {"changed": [{"id": 1}]}, {"time": float("nan")}, {"judge": None}]
@@ -149,7 +149,7 @@ class TestMessages:
         message = {**msgspec.msgpack.decode(judgment().data), **change}
         registry = Judges()
         with pytest.raises(DecodeError):
-            registry.take(Reading(HEAD, INCIDENTS, NOON, msgspec.msgpack.encode(message)))
+            registry.update(Reading(HEAD, INCIDENTS, NOON, msgspec.msgpack.encode(message)))
 
 
 class Fleet:
@@ -331,7 +331,7 @@ async def test_an_agent_knows_whether_an_aggregator_reads_it(aggregator: bool) -
         # One that restarts still counts.
         assert fake.streams.aggregated is aggregator
     registry = Judges()
-    registry.take(next(reading for reading in sink.readings if reading.source == INCIDENTS))
+    registry.update(next(reading for reading in sink.readings if reading.source == INCIDENTS))
     assert registry.aggregated is aggregator
     assert wire.head(sink.readings[0].data).type == judges.TAG
     assert registry.incidents({"": 0.0}, NOON + 100) == [[]]

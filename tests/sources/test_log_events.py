@@ -38,8 +38,8 @@ def done(time: str, module: str) -> str:
 def test_lookups_that_hit() -> None:
     compilations = Compilations()
     assert compilations.add(HIT)
-    assert compilations.take() == {"hits": 1, "misses": 0, "seconds": 0.0}
-    assert compilations.take() == {"hits": 0, "misses": 0, "seconds": 0.0}
+    assert compilations.drain() == {"hits": 1, "misses": 0, "seconds": 0.0}
+    assert compilations.drain() == {"hits": 0, "misses": 0, "seconds": 0.0}
 
 
 def test_compilations_that_overlap_count_once() -> None:
@@ -53,13 +53,13 @@ def test_compilations_that_overlap_count_once() -> None:
         done("2024-01-11 05:55:05.000000", "MODULE_3+d41d8cd9"),
     ):
         assert compilations.add(line)
-    assert compilations.take() == {"hits": 0, "misses": 3, "seconds": pytest.approx(65.0)}
+    assert compilations.drain() == {"hits": 0, "misses": 3, "seconds": pytest.approx(65.0)}
 
 
 def test_a_compilation_with_unknown_start_has_no_duration() -> None:
     compilations = Compilations()
     assert compilations.add(done("2024-01-11 05:53:47.000203", "MODULE_2+d41d8cd9"))
-    assert compilations.take()["seconds"] == 0.0
+    assert compilations.drain()["seconds"] == 0.0
 
 
 @pytest.mark.parametrize(

@@ -334,7 +334,7 @@ class IncidentGroups:
         else:
             group.node, group.component = newest.node, newest.component
         fields = dict(newest.fields)
-        for name in ("what", "card", "device", "component"):
+        for name in ("what", "efa_device", "device", "component"):
             if len(parts) > 1 and name in fields:
                 fields[name] += f" and {len(parts) - 1} more"
         group.summary = compose(group.rule.summary, fields, group.since, _names(newest))

@@ -186,7 +186,7 @@ class Peers(Members):
         self._cusum.reset(members)
 
     def round(
-        self, time: float, axis: AxisLike, off: Column, pace: float, population: str = ""
+        self, time: float, axis: AxisLike, off: Column, interval: float, population: str = ""
     ) -> None:
         """Takes one round.
 
@@ -194,7 +194,7 @@ class Peers(Members):
             time: of the stream.
             axis: the members.
             off: by which share each is off its peers; NaN takes no part, `[n]`.
-            pace: seconds from round to round.
+            interval: seconds from round to round.
             population: whose noise is learned: jobs differ in it.
         """
         self.follow(axis)
@@ -210,7 +210,7 @@ class Peers(Members):
         rounds = np.clip(self.count - TUNING.learning, 0, len(_REST) - 1).astype(np.int64)
         taught = telling[judged[telling]]
         self._wander[population].learn(self._slow[taught] / _BEGUN[rounds[taught]])
-        clip = TUNING.clip if pace < TUNING.slow_rounds else TUNING.clip_slow
+        clip = TUNING.clip if interval < TUNING.slow_rounds else TUNING.clip_slow
         scale = max(self.noise(population), self.wander(population) / TUNING.slow_noise)
         standard = np.clip(residual / scale, -clip, clip)
         score = self._cusum.step(time, axis, np.where(judged, standard, np.nan))
@@ -225,8 +225,8 @@ class Peers(Members):
         weight = np.fmax(TUNING.effect_weight, 1.0 / self._streak[fresh])
         effect[fresh] = self.effect[fresh] + weight * (residual[fresh] - self.effect[fresh])
         np.copyto(self.effect, effect, where=judged)
-        enough = 3 if pace < TUNING.slow_rounds else 2
-        self._judge(time, judged, off_now, residual, score, least, enough, pace)
+        enough = 3 if interval < TUNING.slow_rounds else 2
+        self._judge(time, judged, off_now, residual, score, least, enough, interval)
         calm = known & (score < TUNING.cusum_limit / 3) & ~(self.value > 1.0)
         learning = np.flatnonzero(known & (self.count < TUNING.learning))
         self.count = self.count + known
@@ -260,7 +260,7 @@ class Peers(Members):
         score: Column,
         least: Column,
         enough: int,
-        pace: float,
+        interval: float,
     ) -> None:
         """Members stand out until `enough` rounds without an effect."""
         np.copyto(self.since, time, where=off & (self.since == 0))
@@ -276,7 +276,7 @@ class Peers(Members):
         grows = residual[chosen] >= TUNING.min_of_peak * self._peak[chosen]
         sure = np.where(grows, score[chosen] / TUNING.cusum_limit, 1.0)
         # Its first round, too, was slow from its begin to its end.
-        lasted = np.where(self.since[chosen] > 0, time - self.since[chosen] + pace, 0.0)
+        lasted = np.where(self.since[chosen] > 0, time - self.since[chosen] + interval, 0.0)
         large = size[chosen] >= TUNING.large
         long = lasted >= np.where(large, TUNING.min_large, TUNING.min_duration)
         value[chosen] = np.minimum(np.minimum(sure, size[chosen]), np.where(long, np.inf, 1.0))

@@ -161,7 +161,7 @@ RULEBOOK: tuple[Rule, ...] = (
         "12 s, or carries less than {card_traffic:.0%} of its usual share of traffic, or, alone, "
         "less than 72 % of its peers' traffic from the start",
         EfaDegraded, hold=0.0, clear_hold=10.0,
-        summary="{node} {card}: {symptom}",
+        summary="{node} {efa_device}: {symptom}",
         many="{nodes}: EFA devices degraded",
         advice="Probe the node against a healthy node; if it fails again, drain it.",
         warm_up=lambda _: WarmUp(EFA.min_duration),
@@ -174,7 +174,7 @@ RULEBOOK: tuple[Rule, ...] = (
         "an EFA device is missing, not active, completes no commands, or carries no traffic for "
         "{card_silent:g} s while its peers carry the job's traffic",
         EfaDown, hold=3.0, clear_hold=5.0,
-        summary="{node} {card}: {symptom}",
+        summary="{node} {efa_device}: {symptom}",
         many="{nodes}: EFA devices down",
         advice="Check dmesg for efa and reboot; if the device stays down, replace the node.",
         warm_up=lambda _: WarmUp(EFA.min_used),

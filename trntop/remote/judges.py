@@ -135,7 +135,7 @@ class Judges:
         self._senders: dict[str, _Sender] = {}
         """By address."""
 
-    def take(self, reading: Reading) -> None:
+    def update(self, reading: Reading) -> None:
         """Adds one message.
 
         Raises:

@@ -201,7 +201,7 @@ class Monitor:
         """Adds incidents of an aggregator; ignored unless this is an observer."""
         if self._judges is not None:
             with _guarded(reading, partial(log.warning, "%s: %s", reading.node)):
-                self._judges.take(reading)
+                self._judges.update(reading)
 
     def _feed_summary(self, reading: Reading) -> None:
         """Adds the response of a Prometheus backend; nodes that it no longer lists are removed."""

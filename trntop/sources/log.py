@@ -269,7 +269,7 @@ def decode(data: bytes) -> Sample:
 
 
 def _events(record: _Lines) -> list[str]:
-    """What the log reports that explains why a run stands still."""
+    """What the log reports that explains why a run stalls."""
     lines = record.timeouts.lines[:MAX_TIMEOUTS] if record.timeouts else []
     found = [log_events.collective_timeout(line[:MAX_TEXT]) for line in lines]
     newest = reversed(record.interruptions[-MAX_TIMEOUTS:])

@@ -130,7 +130,7 @@ class Compilations:
                     self._span(began, _seconds(time[1]))
         return True
 
-    def take(self) -> dict[str, float]:
+    def drain(self) -> dict[str, float]:
         """The counts since the last call."""
         counts = {"hits": self.hits, "misses": self.misses, "seconds": self.seconds}
         self.hits, self.misses, self.seconds = 0, 0, 0.0

@@ -122,7 +122,7 @@ class _EfaDetector:
     ) -> Verdict:  # fmt: skip
         node, device = self._devices.axis.key(index)
         component = None if len(indices) > 1 else f"efa:{device}"
-        fields = {"card": self._name(indices), "symptom": symptom}
+        fields = {"efa_device": self._name(indices), "symptom": symptom}
         return Verdict.at(
             tick, node, fields, *evidence, component=component, severity=severity, since=since
         )
