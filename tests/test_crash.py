@@ -14,8 +14,10 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.test_end_to_end import Pane
 from tests.test_streams_end_to_end import ROOT, TRNTOP, environment
 from tools.crash import SHARES, Crash, end, served, until
+from trntop.recording.reader import open_recording
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("machine")]
 
@@ -73,6 +75,71 @@ def test_fault_21_a_live_agent_whose_clock_is_set_back(tmp_path: Path) -> None:
         day = httpx.get(f"http://{address}/v1/incidents", trust_env=False).json()
         assert day["incidents"] == []
     finally:
+        end(agent)
+
+
+def test_fault_51_a_file_system_that_turns_read_only(tmp_path: Path) -> None:
+    """By an error, while the journal is open: the agent reports it, and writes to the next one."""
+    if os.geteuid() or not all(map(shutil.which, ("unshare", "nsenter", "mkfs.ext4", "losetup"))):
+        pytest.skip("needs root and ext4")
+    state, image = tmp_path / "state", tmp_path / "image"
+    state.mkdir()
+    with image.open("wb") as file:
+        file.truncate(16 << 20)
+    subprocess.run(("mkfs.ext4", "-q", "-F", image), check=True)
+    attached = subprocess.run(("losetup", "-f", "--show", image), capture_output=True, text=True)
+    device = attached.stdout.strip()
+    if not device:
+        pytest.skip("no loop devices here")
+    agent = subprocess.Popen(
+        ("unshare", "--mount", "sh", "-c",
+         f"mount -o errors=remount-ro {device} {state} || exit 77; exec \"$@\"", "sh",
+         *TRNTOP, "export", "sim:demo?nodes=1&type=trn1.2xlarge&minutes=600", "--speed", "60",
+         "--listen", "127.0.0.1:0", "--state", str(state)),
+        cwd=ROOT, env=environment(), stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert agent.stderr is not None
+        try:
+            address = served(agent)
+        except RuntimeError:
+            pytest.skip("no mounts here")
+        journal = Path(f"/proc/{agent.pid}/root{state}/incidents-agent.jsonl")
+        until(lambda: journal.read_bytes())
+        Path(f"/sys/fs/ext4/{Path(device).name}/trigger_fs_error").write_text("1")
+        line = agent.stderr.readline()
+        assert "Read-only file system; incidents are not kept for a restart" in line
+        generation = frame(address)[0]
+        until(lambda: frame(address)[0] > generation)
+        remount = f"umount -l {state} && mount -t tmpfs none {state}"
+        subprocess.run(("nsenter", "-m", "-t", str(agent.pid), "sh", "-c", remount), check=True)
+        assert agent.stderr.readline().endswith("incidents are kept again\n")
+        assert b'"incident":' in journal.read_bytes()
+    finally:
+        end(agent)
+        subprocess.run(("losetup", "-d", device), check=True)
+
+
+def test_two_dashboards_record_one_incident(tmp_path: Path) -> None:
+    """Both in the same second, in one directory."""
+    agent = subprocess.Popen(
+        (*TRNTOP, "export", "sim:ecc?nodes=1&type=trn1.2xlarge&onset=150",
+         "--listen", "127.0.0.1:0"),
+        cwd=ROOT, env=environment(), stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    panes = [Pane(tmp_path / f"tmux-{number}", 100, 30) for number in range(2)]
+    try:
+        address = served(agent)
+        for pane in panes:
+            pane.start(f"http://{address}")
+        folder = tmp_path / "state" / "trntop" / "blackbox"
+        until(lambda: len(list(folder.glob("*.zst"))) == 2)
+        for path in folder.iterdir():
+            until(lambda: path.stat().st_size > 1000)  # noqa: B023
+            assert len(list(open_recording(path))) > 10
+    finally:
+        for pane in panes:
+            pane.kill()
         end(agent)
 
 

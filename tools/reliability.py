@@ -85,7 +85,7 @@ SECTIONS: dict[str, tuple[Fault, ...]] = {
         Fault("A slow line", "Pictures are dropped, readings are not"),
     ),
     "Recordings": (
-        Fault("The disk is full or fails", "Recording stops with a message; the file is readable; monitoring goes on"),
+        Fault("The disk is full or fails", "Recording stops with a message; the file is readable; monitoring goes on; the journal of incidents is written again once it can be"),
         Fault("A recorder is killed; a byte changes", "Whole lines are read; a changed line is damaged, counted and never another number"),
         Fault("Empty, special, huge, foreign or malicious files", "Refused with a reason; limits of lines, nodes, bytes and work"),
         Fault("An output that exists, or is a link", "Never overwritten unasked, never followed; mode 0600"),

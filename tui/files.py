@@ -12,7 +12,7 @@ from trntop.core import units
 from trntop.core.errors import TrntopError
 from trntop.core.folders import user_folder
 from trntop.core.model import Cluster, View
-from trntop.recording.blackbox import free_path, save, stamp, write_new
+from trntop.recording.blackbox import save, stamp, write_new
 from trntop.session.monitor import MAX_CATCH_UP
 from trntop.session.runner import Session
 
@@ -78,8 +78,8 @@ class Files:
             return
 
         def write() -> str:
-            path = free_path(self._path(), f"trntop-report-{stamp(last.time)}", ".md")
-            write_new(path, [report(first, last, seconds, acknowledged).encode()])
+            text = report(first, last, seconds, acknowledged).encode()
+            path = write_new(self._path(), f"trntop-report-{stamp(last.time)}", ".md", [text])
             return f"saved the report of {units.span(seconds)} to {path}"
 
         self._start(write)
@@ -91,8 +91,7 @@ class Files:
             pictures = user_folder(os.environ, "XDG_PICTURES_DIR", "Pictures")
             folder = self._path() if self._folder or pictures is None else pictures
             folder.mkdir(parents=True, exist_ok=True)
-            path = free_path(folder, f"trntop-{stamp(time)}", ".svg")
-            write_new(path, [svg.encode()])
+            path = write_new(folder, f"trntop-{stamp(time)}", ".svg", [svg.encode()])
             return f"saved the screenshot to {path}"
 
         self._start(write)

@@ -20,7 +20,7 @@ from trntop.core.model import Incident, Reading, Severity, View
 from trntop.core.settings import Blackbox, Settings
 from trntop.core.source_spec import parse_all
 from trntop.recording import blackbox
-from trntop.recording.blackbox import MAX_FILES, BlackBox, CriticalSaver, save, stamp
+from trntop.recording.blackbox import MAX_FILES, SUFFIX, BlackBox, CriticalSaver, save, stamp
 from trntop.recording.reader import open_recording
 from trntop.session.collector import Sink
 from trntop.session.monitor import Monitor
@@ -151,6 +151,22 @@ def test_a_full_disk_leaves_nothing_behind_and_the_box_as_it_was(
     assert times(save(box, tmp_path).path) == list(range(5))
 
 
+def test_a_name_that_another_dashboard_takes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = blackbox.create
+
+    def late(path: Path) -> int:
+        monkeypatch.setattr(blackbox, "create", create)
+        path.write_text("of the other")
+        return create(path)
+
+    monkeypatch.setattr(blackbox, "create", late)
+    path = save(filled(5), tmp_path).path
+    assert path.name.endswith("-2.jsonl.zst")
+    assert times(path) == list(range(5))
+
+
 def test_a_missing_black_box_folder_is_reported(tmp_path: Path) -> None:
     with pytest.raises(RecordingError, match="does not exist"):
         save(filled(1), tmp_path / "missing")
@@ -220,6 +236,21 @@ def test_another_one_is_written_after_a_while_only(run: Run) -> None:
     run.tick(1000, critical(), critical("two"))
     assert len(run.files) == 1
     run.tick(1001, critical(), critical("two"), critical("three"))
+    assert len(run.files) == 2
+
+
+def test_after_a_failure_the_next_one_is_written(run: Run) -> None:
+    run.folder.parent.write_text("no directory")
+    run.tick(0, critical())
+    run.folder.parent.unlink()
+    run.tick(10, critical(), critical("two"))
+    assert len(run.files) == 1
+
+
+def test_a_file_that_another_dashboard_removes_does_not_matter(run: Run) -> None:
+    run.folder.mkdir(parents=True)
+    (run.folder / f"trntop-gone{SUFFIX}").symlink_to("nowhere")
+    run.tick(0, critical())
     assert len(run.files) == 2
 
 

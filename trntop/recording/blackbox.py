@@ -190,28 +190,16 @@ def save(box: BlackBox, folder: Path, *, note: str = "", created: float | None =
         )
     if not segments:
         raise RecordingError("nothing to write: no readings yet")
-    path = free_path(folder, _stem(segments), SUFFIX)
     encoder = _CODEC.encoder()
     header = encoder.compress(envelope.header_line(created or time.time(), note))
     header += encoder.flush(_CODEC.finish)
     content = [header, *(segment.data for segment in segments)]
-    write_new(path, content)
     return Saved(
-        path,
+        write_new(folder, _stem(segments), SUFFIX, content),
         segments[-1].end - segments[0].start,
         sum(segment.readings for segment in segments),
         sum(map(len, content)),
     )
-
-
-def free_path(folder: Path, stem: str, suffix: str) -> Path:
-    """An unused name in `folder`: `STEM.SUFFIX`, `STEM-2.SUFFIX`, and so on."""
-    paths = (
-        folder / f"{stem}{'' if number == 1 else f'-{number}'}{suffix}"
-        for number in range(1, MAX_NAMES)
-    )
-    taken = folder / f"{stem}{suffix}"
-    return next((path for path in paths if not os.path.lexists(path)), taken)
 
 
 def stamp(unix: float) -> str:
@@ -219,13 +207,23 @@ def stamp(unix: float) -> str:
     return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(unix))
 
 
-def write_new(path: Path, content: Sequence[bytes]) -> None:
+def write_new(folder: Path, stem: str, suffix: str, content: Sequence[bytes]) -> Path:
     """Writes a new file, readable by its owner only; removes it if that fails.
 
+    Returns:
+        `STEM.SUFFIX`, `STEM-2.SUFFIX` and so on, the first that is unused.
+
     Raises:
-        RecordingError: the file exists, or cannot be written.
+        RecordingError: all of them exist, or the file cannot be written.
     """
-    descriptor = create(path)
+    for number in range(1, MAX_NAMES):
+        path = folder / f"{stem}{'' if number == 1 else f'-{number}'}{suffix}"
+        try:
+            descriptor = create(path)
+            break
+        except RecordingError:
+            if number == MAX_NAMES - 1 or not os.path.lexists(path):
+                raise
     try:
         _write(descriptor, content)
     except OSError as error:
@@ -234,6 +232,7 @@ def write_new(path: Path, content: Sequence[bytes]) -> None:
         raise RecordingError(f"{path}: {reason_of(error)}") from error
     finally:
         os.close(descriptor)
+    return path
 
 
 def _write(descriptor: int, content: Sequence[bytes]) -> None:
@@ -311,6 +310,7 @@ class CriticalSaver:
             if self._failed != str(error):  # a full disk stays full for a while
                 self._report(f"black box: {error}")
             self._failed = str(error)
+            self._written_at = -math.inf
             return
         self._failed = ""
         self._report(f"{incident.kind} is critical: the last minutes are in {path}")
@@ -318,10 +318,16 @@ class CriticalSaver:
     def _make_room(self) -> None:
         try:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            old = sorted(
-                self._folder.glob(f"trntop-*{SUFFIX}"), key=lambda path: path.stat().st_mtime
-            )
+            old = sorted(self._folder.glob(f"trntop-*{SUFFIX}"), key=_modified)
             for path in old[: max(0, len(old) - MAX_FILES + 1)]:
-                path.unlink()
+                path.unlink(missing_ok=True)
         except OSError as error:
             raise RecordingError(f"{self._folder}: {reason_of(error)}") from error
+
+
+def _modified(path: Path) -> float:
+    """When it was; -inf where another dashboard has removed it."""
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return -math.inf

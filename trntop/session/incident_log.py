@@ -28,6 +28,8 @@ GROWTH = 1 << 20
 """Bytes appended before it is rewritten."""
 LATE_SECONDS = 30.0
 """How long a late tick counts."""
+RETRY_SECONDS = 10.0
+"""After a failure, until it is written again."""
 CLOSE_SECONDS = 1.0
 """How long `close` waits for a hung file system."""
 
@@ -134,14 +136,17 @@ class Journal:
         closing = False
         while not closing:
             with self._wake:
-                # After a failure, the next change brings everything again.
-                while not (self._lines or self._closing or (self._due and not self._failed)):
-                    self._wake.wait()
+                if self._failed:
+                    self._wake.wait_for(lambda: self._closing, RETRY_SECONDS)
+                else:
+                    self._wake.wait_for(lambda: self._lines or self._closing or self._due)
                 lines, self._lines, closing = self._lines, [], self._closing
             if not lines and not self._due:
                 continue
             try:
                 self._write(lines)
+                if self._failed:
+                    self._warn(f"{self._path}: incidents are kept again")
                 self._failed = ""
             except OSError as error:
                 self._size = GROWTH
