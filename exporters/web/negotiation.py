@@ -1,4 +1,4 @@
-"""The text format for a client: the choice of prometheus_client, among the formats written here.
+"""The text format for a client, among the formats written here.
 
 https://prometheus.io/docs/instrumenting/content_negotiation/
 """
@@ -7,36 +7,38 @@ import re
 
 from ..metrics.exposition import Format
 
-_OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8; escaping="
-_TEXT_1 = "text/plain; version=1.0.0; charset=utf-8; escaping="
+_FORMATS = {
+    written.content_type.partition(";")[0]: written for written in (Format.TEXT, Format.OPENMETRICS)
+}
 _ESCAPINGS = ("underscores", "allow-utf-8", "values")
 """Schemes that leave names of letters, digits and underscores as they are; `dots` does not."""
-_WRITTEN = {
-    Format.OPENMETRICS.content_type: Format.OPENMETRICS,
-    **{f"{_OPENMETRICS}{escaping}": Format.OPENMETRICS for escaping in _ESCAPINGS},
-    **{f"{_TEXT_1}{escaping}": Format.TEXT for escaping in _ESCAPINGS},
-}
-_LAST_RESORT = (Format.TEXT, Format.TEXT.content_type)
 _REFUSED = re.compile(r";\s*q=0(\.0*)?\s*(;|$)", re.ASCII | re.IGNORECASE)
 
 
 def negotiate(accept: str) -> tuple[Format, str]:
-    """The format for an `Accept` header, and its content type; the text format 0.0.4 by default."""
-    from prometheus_client.exposition import choose_encoder
+    """The format for an `Accept` header, and its content type; the text format 0.0.4 by default.
 
-    try:
-        _, content_type = choose_encoder(_allowed(accept))
-    except TypeError:  # a version that is not a number
-        return _LAST_RESORT
-    written = _WRITTEN.get(content_type)
-    return _LAST_RESORT if written is None else (written, content_type)
+    Of several formats in version 1.0.0 the first is chosen, as prometheus_client does.
+    """
+    for entry in _allowed(accept).split(","):
+        media, *options = map(str.strip, entry.split(";"))
+        written = _FORMATS.get(media)
+        if written is None:
+            continue
+        values = dict(option.split("=", 1) for option in options if "=" in option)
+        if written is Format.OPENMETRICS and "version" not in values:
+            return written, written.content_type
+        escaping = values.get("escaping", "underscores")
+        if values.get("version") == "1.0.0" and escaping != "dots":
+            escaping = escaping if escaping in _ESCAPINGS else "underscores"
+            return written, f"{media}; version=1.0.0; charset=utf-8; escaping={escaping}"
+    return Format.TEXT, Format.TEXT.content_type
 
 
 def accepts_gzip(header: str) -> bool:
     """Whether an `Accept-Encoding` header allows gzip."""
-    from prometheus_client.exposition import gzip_accepted
-
-    return gzip_accepted(_allowed(header))
+    accepted = (entry.split(";")[0].strip().lower() for entry in _allowed(header).split(","))
+    return "gzip" in accepted
 
 
 def prefers_json(accept: str) -> bool:
@@ -45,5 +47,5 @@ def prefers_json(accept: str) -> bool:
 
 
 def _allowed(header: str) -> str:
-    """A header without the entries that it refuses by `q=0`, which prometheus_client overlooks."""
+    """A header without the entries that it refuses by `q=0`."""
     return ",".join(entry for entry in header.split(",") if not _REFUSED.search(entry))

@@ -212,9 +212,6 @@ class Server(QuietServer):
         access: "Access | None" = None,
         on_stop: Callable[[], None] | None = None,
     ) -> None:
-        # Loaded before clients connect: later, no file descriptor may be left for an import.
-        import prometheus_client  # noqa: F401
-
         context = None if access is None else access.context
         config = uvicorn.Config(
             _unambiguous(app if access is None else access.guard(app)),

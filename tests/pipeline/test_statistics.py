@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from trntop.pipeline.axis import Axis, PartAxis, realigned
-from trntop.pipeline.statistics import Cusum, Ewma, Growth, Mean, RollingMean, Sums
+from trntop.pipeline.statistics import Cusum, Ewma, Growth, Mean, RollingMean, Sums, median
 
 NAN = float("nan")
 AXIS = Axis(("a", "b"))
@@ -231,3 +231,12 @@ def test_a_rolling_mean_follows_its_axis() -> None:
     assert_array_equal(mean.push(1.0, np.array([4.0, 7.0]), Axis("bc")), [3, 7])
     assert_array_equal(mean.push(9.5, np.array([6.0, 1.0]), Axis("cb")), [6.5, 2.5])
     assert_array_equal(mean.push(11.0, np.array([1.0, 1.0]), Axis("bd")), [1, 1])
+
+
+@pytest.mark.parametrize("values", [[4.0], [1.0, 2.0], [3.0, np.nan, 1.0, 2.0, 7.0], [2, 1, 9]])
+def test_the_median_of_known_values_is_that_of_numpy(values: list[float]) -> None:
+    assert median(values) == np.nanmedian(values)
+
+
+def test_without_known_values_there_is_no_median() -> None:
+    assert np.isnan(median([])) and np.isnan(median([np.nan]))

@@ -8,7 +8,7 @@ import numpy as np
 from trntop.analysis.efa_devices import EfaDevices
 from trntop.core.model import NO_VALUE, Column
 from trntop.pipeline.axis import PartAxis
-from trntop.pipeline.statistics import Cusum, Mask, Members, sampled
+from trntop.pipeline.statistics import Cusum, Mask, Members, median, sampled
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,8 +215,8 @@ class Shares(Members):
     def _pool(self, time: float) -> None:
         known = sampled(np.flatnonzero(self._count >= TUNING.learning_readings))
         if len(known):
-            noise, drift = np.median(self._noise[known]), np.median(self._drift[known])
-            self._pooled, self._pooled_at = (float(noise), float(drift)), time
+            self._pooled = median(self._noise[known]), median(self._drift[known])
+            self._pooled_at = time
 
     def _judge(self, time: float, lack: Column, low: Mask, judged: Mask, score: Column) -> None:
         healthy = judged & ~low

@@ -16,7 +16,7 @@ from trntop.catalog import CATALOG
 from trntop.core import units
 from trntop.core.model import Column, Evidence
 from trntop.pipeline.axis import Indices
-from trntop.pipeline.statistics import deviation
+from trntop.pipeline.statistics import deviation, median
 from trntop.pipeline.tick import Tick
 
 QUANTITIES = (
@@ -110,7 +110,7 @@ class Outliers:
             known = values[indices][~np.isnan(values[indices])]
             self._known[key] = None
             if len(known) > TUNING.min_peers:
-                usual = float(np.median(known))
+                usual = median(known)
                 enough = max(
                     TUNING.deviations * deviation(known),
                     TUNING.min_share * abs(usual),

@@ -13,7 +13,7 @@ import numpy as np
 
 from trntop.core.model import NO_VALUE, Column
 from trntop.pipeline.axis import AxisLike, Indices
-from trntop.pipeline.statistics import Cusum, Mask, Members, deviation, excess, sampled
+from trntop.pipeline.statistics import Cusum, Mask, Members, deviation, excess, median, sampled
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,9 +237,12 @@ class Peers(Members):
         if len(learning):  # the median: a hiccup, or a round that began late, is no bias
             self._first[self.count[learning].astype(int) - 1, learning] = off[learning]
             first = self._first[:, learning]
-            self.bias[learning] = np.nanmedian(first, axis=0)
+            counts = np.count_nonzero(first == first, axis=0)
+            middle = np.array([(counts - 1) // 2, counts // 2])
+            ordered = np.sort(first, axis=0)  # NaN last
+            self.bias[learning] = np.take_along_axis(ordered, middle, axis=0).mean(axis=0)
             own = np.nanstd(first, axis=0)
-            self._doubt[learning] = np.fmax(own, np.median(own)) * TUNING.median_error
+            self._doubt[learning] = np.fmax(own, median(own)) * TUNING.median_error
 
     def _together(self) -> Mask:
         """Members that began to deviate in one round: one cause, which is not noise."""

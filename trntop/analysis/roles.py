@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trntop.core.model import Column
+from trntop.pipeline.statistics import median
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +67,9 @@ def lone_slow(
         several = [len(np.unique(nodes[found == role])) for role in range(usual + 1)]
         if min(several, default=0) < TUNING.min_role_nodes:
             return slow_in
-    level = float(np.median(levels[found == usual]))
+    level = median(levels[found == usual])
     for role in range(usual + 1, len(sizes)):
         mine = found == role
-        if len(np.unique(nodes[mine])) == 1 and np.median(levels[mine]) - level > TUNING.lone:
+        if len(np.unique(nodes[mine])) == 1 and median(levels[mine]) - level > TUNING.lone:
             slow_in[mine] = usual
     return slow_in

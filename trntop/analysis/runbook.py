@@ -1,7 +1,7 @@
 """The runbooks: what to do about each kind of incident, as Markdown, in the package."""
 
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 
 FOLDER = "docs/runbooks/"
 
@@ -9,7 +9,7 @@ FOLDER = "docs/runbooks/"
 @cache
 def runbook(kind: str) -> str:
     """The page of a kind; empty for rules of the user's own."""
-    page = files("trntop") / "runbooks" / f"{kind}.md"
+    page = Path(__file__).parents[1] / "runbooks" / f"{kind}.md"
     return page.read_text("utf-8") if page.is_file() else ""
 
 

@@ -1,6 +1,5 @@
 """Suggestions for misspelled commands, options, settings, fields and scenarios."""
 
-import difflib
 import textwrap
 from collections.abc import Callable, Collection
 
@@ -19,6 +18,8 @@ MAX_LISTED = 80
 def closest(word: str, known: Collection[str], key: Callable[[str], str] = str.lower) -> str | None:
     """The known name most similar to `word`, comparing what `key` makes of both."""
     names = {key(name): name for name in known}
+    import difflib  # only wrong input needs it
+
     near = difflib.get_close_matches(key(word[:MAX_WORD]), names, n=1, cutoff=CUTOFF)
     return names[near[0]] if near else None
 

@@ -122,7 +122,7 @@ def _engine_busy_of_cores(inventory: Inventory, busy: Column) -> Column | None:
         return whole
     # By device, so that a missing one does not shift the others.
     result = np.full(len(device_of), np.nan)
-    for device in np.unique(device_of):
+    for device in set(device_of.tolist()):
         logical, physical = device_of == device, busy[owner == device]
         if len(physical) == logical.sum() * lnc:
             result[logical] = physical.reshape(-1, lnc).mean(axis=1)

@@ -16,6 +16,7 @@ from trntop.catalog import Entity, Provenance
 from trntop.core import units
 from trntop.core.model import Column, Inventory, Phase, Stage
 from trntop.pipeline.axis import Indices
+from trntop.pipeline.statistics import median
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +255,7 @@ class Run:
         """Median seconds of its pauses, None before there are two."""
         if len(self.pauses) < 2:
             return None
-        return float(np.median([seconds for _, seconds in self.pauses]))
+        return median([seconds for _, seconds in self.pauses])
 
     def update(self, seen: Observation) -> None:
         now, first = seen.time, self._first is None
@@ -359,7 +360,7 @@ class Run:
         if newest <= before and not starts:
             return False  # lower: the rank that was ahead is silent, or the job started over
         seconds = median(seen.column("job_step_seconds")[self.reports])
-        if starts and seconds is not None:
+        if starts and seconds == seconds:
             self.first_step = seconds
         if newest <= before:
             return False
@@ -368,12 +369,12 @@ class Run:
         apart = seen.time - self.moved if self.moved is not None else 0.0
         if np.isnan(self.step):
             apart = 0.0
-        elif seconds is not None:
+        elif seconds == seconds:
             # A log may have each tenth step only.
             apart = max(seconds, min(apart, 20 * seconds))
-        if known := apart or seconds:
+        if (known := apart or seconds) > 0:
             self._step_times.append(known)
-            self.usual = float(np.median(self._step_times))
+            self.usual = median(self._step_times)
         self.step = newest
         return True
 
@@ -436,7 +437,7 @@ class Run:
         if len(begins) < 2:
             return False
         intervals = np.diff(begins)
-        usual = float(np.median(intervals))
+        usual = median(intervals)
         regular = bool((np.abs(intervals - usual) < TUNING.regular * usual).all())
         return regular and abs(time - begins[-1] - usual) < TUNING.regular * usual
 
@@ -584,8 +585,3 @@ def _ended(seen: Observation, indices: Indices) -> bool:
 def largest(values: Column) -> float | None:
     most = float(np.fmax.reduce(values, initial=-np.inf))
     return None if most == -np.inf else most
-
-
-def median(values: Column) -> float | None:
-    known = values[~np.isnan(values)]
-    return float(np.median(known)) if len(known) else None

@@ -9,9 +9,9 @@ import numpy as np
 from trntop.catalog import NEURON_MONITOR, Entity, Provenance
 from trntop.core.model import NO_VALUE, Column, NodeView, Phase
 from trntop.pipeline.axis import Indices, PartAxis
-from trntop.pipeline.phase import INPUTS, Observation, Run, median
+from trntop.pipeline.phase import INPUTS, Observation, Run
 from trntop.pipeline.phase import TUNING as PHASE
-from trntop.pipeline.statistics import Ewma, Mask, Members
+from trntop.pipeline.statistics import Ewma, Mask, Members, median
 from trntop.pipeline.tick import Tick
 
 
@@ -255,8 +255,7 @@ class Runs:
         kept = {
             node: first
             for node, first in self.lockstep.items()
-            if node in rate
-            and abs(rate[node] / float(np.median(usual[first])) - 1) < TUNING.lockstep_left
+            if node in rate and abs(rate[node] / median(usual[first]) - 1) < TUNING.lockstep_left
         }
         steady = [
             node

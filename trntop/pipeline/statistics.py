@@ -359,7 +359,7 @@ def group_median(values: Column, groups: Indices) -> Column:
     if not len(known):
         return result
     if (groups == groups[0]).all():  # one job on all nodes: no sorting by group
-        result[:] = np.median(values[sampled(known)])
+        result[:] = median(values[sampled(known)])
         return result
     order = known[np.lexsort((values[known], groups[known]))]
     sorted_groups, sorted_values = groups[order], values[order]
@@ -409,14 +409,21 @@ def group_mean(values: Column, groups: Indices, size: int) -> Column:
 def deviation(values: npt.ArrayLike) -> float:
     """Standard deviation, estimated from the median absolute deviation: robust to outliers."""
     known = np.asarray(values)
-    return 1.4826 * _median(np.abs(known - _median(known)))
+    return 1.4826 * median(np.abs(known - median(known)))
 
 
-def _median(values: Column) -> float:
-    """The median of values without NaN, in a third of the time of NumPy's."""
-    half = len(values) // 2
-    ordered = np.partition(values, (half - 1, half) if half else half)
-    return float(ordered[half] if len(values) % 2 else 0.5 * (ordered[half - 1] + ordered[half]))
+def median(values: npt.ArrayLike) -> float:
+    """The median of the known values, NaN without any.
+
+    NumPy's takes three times as long and imports numpy.ma, 1.7 MiB.
+    """
+    known = np.asarray(values, np.float64)
+    known = known[~np.isnan(known)]
+    if not len(known):
+        return NO_VALUE
+    half = len(known) // 2
+    ordered = np.partition(known, (half - 1, half) if half else half)
+    return float(ordered[half] if len(known) % 2 else 0.5 * (ordered[half - 1] + ordered[half]))
 
 
 def lower_median(values: Column) -> float:

@@ -15,6 +15,9 @@ Index = npt.NDArray[np.int64] | slice
 Number = float | None
 
 UINT32_SENTINEL = 2.0**32 - 1
+MAX_INDEX = 4097
+INDICES = {str(index): index for index in range(MAX_INDEX)}
+"""Numbers of devices and cores, by how they are written."""
 
 
 @dataclass(frozen=True, slots=True)

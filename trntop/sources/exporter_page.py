@@ -15,14 +15,11 @@ import numpy as np
 
 from trntop.core.errors import DecodeError
 from trntop.core.text import clean
-from trntop.sources.columns import Layout, Range, Values
+from trntop.sources.columns import INDICES, Layout, Range, Values
 
 MAX_BYTES = 16 << 20
 """Maximum size of a page."""
 MAX_PROBLEMS = 16
-MAX_INDEX = 4097
-
-_INDICES = {str(index): index for index in range(MAX_INDEX)}
 
 _LABEL = r'([A-Za-z_][A-Za-z0-9_]*+)="((?:[^"\\]++|\\.)*+)"(?:,|\Z)'
 _LABEL_PAIR = re.compile(_LABEL, re.DOTALL)
@@ -109,14 +106,14 @@ def _number(text: str) -> float | None:
 
 def index_of(labels: dict[str, str], label: str, limit: int) -> int | None:
     """The number in a label, if it is below `limit`, which is at most `MAX_INDEX`."""
-    index = _INDICES.get(labels.get(label, ""), limit)
+    index = INDICES.get(labels.get(label, ""), limit)
     return index if index < limit else None
 
 
 def indexed(series: list[Series], label: str, limit: int) -> Iterator[tuple[int, Series]]:
     """The series with an index below `limit` in a label, each after its index."""
     for row in series:
-        index = _INDICES.get(row.labels.get(label, ""), limit)
+        index = INDICES.get(row.labels.get(label, ""), limit)
         if index < limit:
             yield index, row
 

@@ -45,6 +45,7 @@ from trntop.core.model import Column, Key, Neff, Runtime, Sample
 from trntop.core.text import clean
 from trntop.sources import core_memory, tolerant
 from trntop.sources.columns import (
+    INDICES,
     PERCENT,
     RATE,
     SECONDS,
@@ -87,8 +88,6 @@ MAX_MODELS = 4096
 _COMPILER_FOLDER = re.compile(r"neuronxcc-[\w.+-]*(?<!\.neff)")
 """What is left of a path that neuron-monitor has cut before the file name, the same for several
 programs: a public trn1n report has `2.2.0.73+0af5a171c-/neuronxcc-y_d15g2g`."""
-
-_INDEX = {str(index): index for index in range(MAX_CORES)}
 
 _FACTS = {
     "instance_name": "instance_name",
@@ -299,16 +298,16 @@ class _Builder:
     def _mentioned_cores(self) -> set[int]:
         """The core indices that any runtime mentions."""
         return {
-            _INDEX[key]
+            INDICES[key]
             for runtime in self._report.neuron_runtime_data or ()
             if runtime.report is not None and runtime.report.neuroncore_counters is not None
             for key in runtime.report.neuroncore_counters.neuroncores_in_use or ()
-            if key in _INDEX
+            if key in INDICES
         }
 
     def _indices(self, names: Collection[str]) -> tuple[list[int], list[int]]:
         """Core indices and their places among `names`; a problem for what names no core here."""
-        found = list(map(_INDEX.get, names))
+        found = list(map(INDICES.get, names))
         if found == (usual := _range(self._cores)):
             return usual, usual
         indices, places = [], []

@@ -125,7 +125,7 @@ class DeviceLost:
             # A source without any device has failed itself, unless it reports the loss.
             listed = np.bincount(owner[known[row]], minlength=len(tick.nodes)) > 0
             if source == NEURON_SYSFS:
-                for node in np.unique(owner[gone[row]]).tolist():
+                for node in sorted(set(owner[gone[row]].tolist())):
                     listed[node] |= any(
                         map(_lost, tick.views[node].inventory.device_links.values())
                     )

@@ -113,7 +113,7 @@ class IdleAllocation:
         for index in np.flatnonzero(holds & (executed == 0) & partly[owner]).tolist():
             view, pid = tick.views[owner[index]], axis.key(index)[1]
             idle[index] = _cores_idle(view, _runtime(view, pid))
-        for node in np.unique(owner[idle]).tolist():
+        for node in sorted(set(owner[idle].tolist())):
             view, own = tick.views[node], slice(axis.starts[node], axis.starts[node + 1])
             since = np.fmin.reduce(self._since[own], initial=tick.time)
             run = tick.runs.run_of(view.name)

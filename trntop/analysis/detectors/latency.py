@@ -19,6 +19,7 @@ from trntop.core import units
 from trntop.core.model import NO_VALUE, Column, Evidence
 from trntop.core.settings import Analysis as Settings
 from trntop.pipeline.axis import Axis, PartAxis
+from trntop.pipeline.statistics import median
 from trntop.pipeline.tick import Tick
 
 
@@ -199,7 +200,7 @@ class LatencyRegression:
             return
         earlier = link.earlier.setdefault(kind, deque(maxlen=TUNING.baseline))
         known = len(earlier) >= TUNING.min_baseline
-        link.usual = float(np.median(earlier)) if known else NO_VALUE
+        link.usual = median(earlier) if known else NO_VALUE
         if link.ratio > self._limit:
             link.since = link.probed if link.slow == 0 else link.since
             link.slow += 1
@@ -245,7 +246,7 @@ class LatencyRegression:
             for other in self._links.values()
             if other.kind == link.kind and other.pair != link.pair and other.usual == other.usual
         ]
-        return float(np.median(usual)) if usual else 0.0
+        return median(usual) if usual else 0.0
 
     def _find_faults(self) -> None:
         """Lets one link represent all that are slow for the same reason."""

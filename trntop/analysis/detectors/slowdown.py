@@ -11,9 +11,9 @@ from trntop.core import units
 from trntop.core.model import Column, Evidence, Stage
 from trntop.core.settings import Analysis as Settings
 from trntop.pipeline.axis import Axis
-from trntop.pipeline.phase import Run, median
+from trntop.pipeline.phase import Run
 from trntop.pipeline.runs import Runs
-from trntop.pipeline.statistics import deviation
+from trntop.pipeline.statistics import deviation, median
 from trntop.pipeline.tick import Tick
 
 
@@ -130,14 +130,14 @@ class _Steps:
             self.rows.clear()
             self.since = self.counted_from = None
         self.newest = run.step
-        if (seconds := median(tick.column("job_step_seconds")[run.reports])) is None:
+        seconds = median(tick.column("job_step_seconds")[run.reports])
+        if seconds != seconds:
             begin, first = self.counted_from = self.counted_from or (tick.time, run.step)
             if tick.time - begin < min_counting:
                 return
             seconds = (tick.time - begin) / (run.step - first)
             self.counted_from = tick.time, run.step
-        share = median(tick.column(_SHARE)[run.reports])
-        self.rows.append((tick.time, seconds, np.nan if share is None else share))
+        self.rows.append((tick.time, seconds, median(tick.column(_SHARE)[run.reports])))
         while self.rows[0][0] < min(tick.time, self.since or tick.time) - TUNING.baseline:
             self.rows.popleft()
 
@@ -153,7 +153,7 @@ class _Steps:
             return float("nan")
         if baseline_end - baseline[0, 0] < TUNING.min_baseline_seconds:
             return float("nan")
-        usual = float(np.median(baseline[:, 1]))
+        usual = median(baseline[:, 1])
         # Hidden pauses make few steps longer, and none shorter.
         longer = float(np.quantile(baseline[:, 1], TUNING.one_deviation)) - usual
         spread = max(deviation(baseline[:, 1]), longer)
@@ -173,5 +173,4 @@ class _Steps:
 
 
 def _medians(rows: Column) -> tuple[float, float]:
-    shares = rows[:, 2][~np.isnan(rows[:, 2])]
-    return float(np.median(rows[:, 1])), float(np.median(shares)) if len(shares) else np.nan
+    return median(rows[:, 1]), median(rows[:, 2])

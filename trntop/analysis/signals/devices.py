@@ -10,7 +10,7 @@ from trntop.catalog import Entity
 from trntop.core import units
 from trntop.core.model import NO_VALUE, Column, Evidence
 from trntop.pipeline.axis import Indices, PartAxis
-from trntop.pipeline.statistics import Mask, Mean, group_mean, node_median
+from trntop.pipeline.statistics import Mask, Mean, group_mean, median, node_median
 from trntop.pipeline.tick import Tick
 
 
@@ -99,7 +99,7 @@ class Devices:
         worst = int(mine[np.argmax(peers.slower[mine])])
         device = axis.key(worst)[1]
         means, quantity = (self._means, _UTILIZATION) if peers is use else (self._rates, _FLOPS)
-        own, usual = float(means[worst]), float(np.nanmedian(means[mine]))
+        own, usual = float(means[worst]), median(means[mine])
         if peers is use:
             text = (
                 f"cores of device {device} are {units.percent(own)} utilized, "

@@ -14,7 +14,7 @@ from trntop.catalog import Entity
 from trntop.core import units
 from trntop.core.model import NO_VALUE, Column, Evidence, NodeView
 from trntop.pipeline.axis import Axis, Indices, PartAxis
-from trntop.pipeline.statistics import Mask, Members, group_mean, group_median
+from trntop.pipeline.statistics import Mask, Members, group_mean, group_median, median
 from trntop.pipeline.tick import Tick
 
 
@@ -163,7 +163,7 @@ class Ranks(Members):
         ranks = np.flatnonzero(mine & (layout.pair == pair))
         view = tick.view(node)
         component = None
-        usual = float(np.median(self._single.effect[ranks]))
+        usual = median(self._single.effect[ranks])
         whole = self._whole.value[pair] > 1.0 and usual > TUNING.whole * self._least
         if whole or not slow.any():
             effect, since = float(self._whole.effect[pair]), float(self._whole.since[pair])
@@ -202,8 +202,8 @@ class Ranks(Members):
         theirs, own = exposed[others], exposed[mine]
         if np.isnan(theirs).all() or np.isnan(own).all():
             return ""
-        wait = float(np.nanmedian(theirs) - np.nanmin(own))
-        if not wait > TUNING.wait * float(np.nanmedian(self._reported[0][others])):
+        wait = median(theirs) - float(np.nanmin(own))
+        if not wait > TUNING.wait * median(self._reported[0][others]):
             return ""  # in a pipeline they wait in its bubble
         return f"; others wait {units.seconds(wait)} per step"
 
@@ -212,7 +212,7 @@ class Ranks(Members):
         for (quantity, what), values in zip(_REPORTED.items(), self._reported, strict=True):
             if np.isnan(values[mine]).all() or np.isnan(values[others]).all():
                 continue
-            own, usual = float(np.nanmedian(values[mine])), float(np.nanmedian(values[others]))
+            own, usual = median(values[mine]), median(values[others])
             text = f"{where} {what} {units.seconds(own)} per step, "
             text += f"median of its peers {units.seconds(usual)}"
             yield Evidence(text, node, quantity, own, usual)
@@ -238,7 +238,7 @@ class Ranks(Members):
         first = self._first.setdefault(job, now)
         if count >= TUNING.quorum * int(known.sum()):
             return True
-        timeout = max(2.0, TUNING.timeout_steps * float(np.median(seconds[waiting])))
+        timeout = max(2.0, TUNING.timeout_steps * median(seconds[waiting]))
         return count >= TUNING.late_quorum * int(known.sum()) and now - first >= timeout
 
     def _compare(self, tick: Tick, layout: _Layout, job: str, chosen: Mask) -> None:
@@ -249,7 +249,7 @@ class Ranks(Members):
         compute, own, step = (np.where(chosen, column, np.nan) for column in _times(tick))
         off = self._deviation(layout, compute, own, step)
         self._reported = np.where(chosen, np.stack(tick.columns(tuple(_REPORTED))), self._reported)
-        interval = float(np.median(step[chosen]))
+        interval = median(step[chosen])
         run = tick.runs.by_job.get(job)
         if run is not None and run.usual:
             interval = min(interval, run.usual)  # all ranks wait for a hiccup of one
@@ -306,7 +306,7 @@ class Ranks(Members):
         lone = slow_in >= 0
         if not lone.any():
             return
-        level = float(np.median(levels[found == slow_in[lone][0]]))
+        level = median(levels[found == slow_in[lone][0]])
         bias = self._single.bias.copy()
         bias[mine[lone]] = (1.0 + usual[lone]) * (1.0 + level) - 1.0
         self._single.bias = bias
