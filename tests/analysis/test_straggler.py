@@ -1,6 +1,6 @@
 """Who is slow: nodes, ranks, devices, cores, with telemetry and without."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from random import Random
 
@@ -17,7 +17,8 @@ from tests.analysis.training import (
     named,
     together,
 )
-from trntop.core.model import Cluster, Incident, Severity
+from trntop.catalog import NEURON_MONITOR
+from trntop.core.model import Cluster, Incident, Severity, SourceState, State
 
 BEGIN = 80
 
@@ -173,6 +174,21 @@ def test_a_slow_node_that_only_neuron_monitor_reports(share: float) -> None:
 def test_healthy_nodes_that_only_neuron_monitor_reports() -> None:
     job = Job(nodes=6, reporting=0, noise=0.02, pauses=(Pause(70, 15), Pause(140, 15)))
     assert stragglers(job.clusters(240)) == ()
+
+
+def test_a_report_that_is_kept_for_want_of_a_newer_one_counts_once() -> None:
+    def kept(clusters: Iterable[Cluster]) -> Iterator[Cluster]:
+        """The report of n3 at 100 s is its newest until 120 s."""
+        newest, time = None, 0.0
+        for cluster in clusters:
+            if newest is None or not 100 < cluster.time < 120:
+                newest, time = cluster.nodes["n3"], cluster.time
+            state = SourceState(NEURON_MONITOR, State.FRESH, time=time)
+            view = replace(newest, frame=replace(newest.frame, sources=(state,)))
+            yield Cluster(cluster.time, cluster.nodes | {"n3": view})
+
+    odd = Job(nodes=6, reporting=0, dips=(Dip(3, (0, 1, 2, 3), 0.75, 100, 101),))
+    assert stragglers(kept(odd.clusters(160))) == ()
 
 
 @pytest.mark.parametrize("slow", [2, 0])

@@ -3,14 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from operator import attrgetter
 from typing import ClassVar
 
 import numpy as np
 
 from trntop.catalog import EFA_SOURCE, Entity
 from trntop.catalog.efa import ERROR_KINDS, is_up
-from trntop.core.model import NO_VALUE, Column, Frame, Inventory, Key, NodeView, Stage
+from trntop.core.model import NO_VALUE, Column, Inventory, Key, NodeView, Stage
 from trntop.pipeline.axis import Axis, Indices, PartAxis, realigned
 from trntop.pipeline.statistics import Mask, Members, Table, node_largest
 from trntop.pipeline.tick import Tick
@@ -46,7 +45,6 @@ TUNING = DeviceTuning()
 RETRANSMITTED, SENT = "retrans_pkts", "tx_pkts"
 COUNTERS = ("tx_bytes", "rx_bytes", RETRANSMITTED, SENT, *ERROR_KINDS)
 _NAMES = tuple(f"efa_{name}_total" for name in COUNTERS)
-_NAME, _TIME = attrgetter("name"), attrgetter("time")
 
 
 class Groups:
@@ -190,8 +188,6 @@ class EfaDevices(Members):
         self._inventories: list[Inventory | None] = []
         self._version = -1
         """Of the tick whose inventories were read."""
-        self._source = 0
-        """Place of the devices' source among those of most nodes."""
         self.job_of: Mapping[str, str] = {}
         """Node → its job, where known."""
         self._tick = -1
@@ -253,7 +249,7 @@ class EfaDevices(Members):
 
     def _read(self, tick: Tick) -> None:
         """The growth of the counters since the poll before."""
-        owner, times = self.axis.owner, self._newest_readings(tick.frames)
+        owner, times = self.axis.owner, tick.read_times(EFA_SOURCE)
         apart = times - self._read_times
         again = apart > 0
         self.fresh = (again | (np.isnan(self._read_times) & ~np.isnan(times)))[owner]
@@ -268,24 +264,6 @@ class EfaDevices(Members):
         growth[~((growth >= 0) & (growth <= TUNING.max_growth))] = NO_VALUE
         self.growth = dict(zip(COUNTERS, growth, strict=True))
         self._totals = now if self.fresh.all() else np.where(self.fresh, now, self._totals)
-
-    def _newest_readings(self, frames: list[Frame]) -> Column:
-        """When each node's devices were last read, `[node]`."""
-        try:
-            # The sources of nodes are mostly in the same order.
-            states = [frame.sources[self._source] for frame in frames]
-        except IndexError:
-            states = []
-        if not states or set(map(_NAME, states)) != {EFA_SOURCE}:
-            return np.array([self._newest_reading(frame) for frame in frames], np.float64)
-        return np.array(list(map(_TIME, states)), np.float64)  # None becomes NaN
-
-    def _newest_reading(self, frame: Frame) -> float:
-        for index, source in enumerate(frame.sources):
-            if source.name == EFA_SOURCE:
-                self._source = index
-                return NO_VALUE if source.time is None else source.time
-        return NO_VALUE
 
     def _check_ports(self, views: list[NodeView]) -> None:
         """Reads the port states of nodes whose inventory has changed."""

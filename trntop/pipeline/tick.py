@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trntop.catalog import CATALOG, Entity
-from trntop.core.model import NO_VALUE, Cluster, Column, Inventory, NodeView
+from trntop.core.model import NO_VALUE, Cluster, Column, Frame, Inventory, NodeView
 from trntop.pipeline.axis import Axis, PartAxis
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 Shared = TypeVar("Shared")
 
 _FRAME, _INVENTORY, _COLUMNS = map(attrgetter, ("frame", "inventory", "columns"))
+_NAME, _TIME = map(attrgetter, ("name", "time"))
 
 
 class Tick:
@@ -69,6 +70,19 @@ class Tick:
         """The parts of all nodes."""
         return self._axes.of(entity, self)
 
+    def read_times(self, source: str) -> Column:
+        """When a source of each node was last read, `[node]`; NaN where it never was."""
+        index = self._axes.source_index.get(source, 0)
+        try:  # the sources of nodes are mostly in the same order
+            states = [frame.sources[index] for frame in self.frames]
+        except IndexError:
+            states = []
+        if states and set(map(_NAME, states)) == {source}:
+            times = list(map(_TIME, states))
+        else:
+            times = [self._read_time(frame, source) for frame in self.frames]
+        return np.array(times, np.float64)  # None becomes NaN
+
     def view(self, node: str) -> NodeView:
         """One node."""
         return self.cluster.nodes[node]
@@ -79,6 +93,13 @@ class Tick:
         if known is None:
             known = self._axes.shared[kind] = kind()
         return cast(Shared, known)
+
+    def _read_time(self, frame: Frame, source: str) -> float | None:
+        for index, state in enumerate(frame.sources):
+            if state.name == source:
+                self._axes.source_index[source] = index
+                return state.time
+        return None
 
     def _lay(self, name: str, pieces: Sequence[Column | None]) -> Column:
         """The nodes' pieces of a column side by side."""
@@ -112,6 +133,8 @@ class Axes:
         """Quantity → its newest column."""
         self.shared: dict[type, object] = {}
         """What detectors share, by its kind."""
+        self.source_index: dict[str, int] = {}
+        """Source → its place among those of most nodes."""
         self.ticks = 0
         """How many there have been."""
         self.version = 0

@@ -9,6 +9,7 @@ from trntop.analysis.detector import Verdict
 from trntop.analysis.peers import TUNING as PEERS
 from trntop.analysis.peers import Peers
 from trntop.analysis.roles import lone_slow, roles
+from trntop.catalog import NEURON_MONITOR
 from trntop.core import units
 from trntop.core.model import NO_VALUE, Column, Evidence
 from trntop.pipeline.axis import Axis, Indices
@@ -60,8 +61,12 @@ class Nodes:
     inputs = frozenset(_COLUMNS)
 
     def __init__(self, least: float) -> None:
-        self._peers = [Peers(least) for _ in _SIGNS]
+        self._peers = [Peers(least, blocks=True) for _ in _SIGNS]
         self._block = Mean((len(_COLUMNS), 0))
+        self._read_times: Column = np.empty(0)
+        """When neuron-monitor last reported: a report that is kept for want of a newer one counts
+        once, `[node]`.
+        """
         self._axis: Axis | None = None
         self._jobs: Mapping[str, str] | None = None
         self._lockstep: Mapping[str, str] = {}
@@ -87,6 +92,7 @@ class Nodes:
         if tick.nodes is not self._axis:
             self._axis, self._jobs = tick.nodes, None
             self._block = Mean((len(_COLUMNS), len(tick.nodes)))
+            self._read_times = np.full(len(tick.nodes), NO_VALUE)
             for peers in self._peers:
                 peers.follow(tick.nodes)
         if tick.job_of is not self._jobs or tick.runs.lockstep is not self._lockstep:
@@ -94,8 +100,9 @@ class Nodes:
         if reporting.all():
             self.worst = np.full(len(tick.nodes), np.nan)
             return
-        quiet = tick.quiet if tick.quiet.any() else None
-        self._block.add(np.stack(tick.columns(_COLUMNS)), quiet)
+        before, self._read_times = self._read_times, tick.read_times(NEURON_MONITOR)
+        unusable = tick.quiet | (self._read_times == before)
+        self._block.add(np.stack(tick.columns(_COLUMNS)), unusable if unusable.any() else None)
         if self._end is None or tick.time >= self._end:
             self._compare(tick)
             self._block.clear()
