@@ -16,8 +16,10 @@ from trntop.remote.wire import is_wide
 
 SECONDS = 900.0
 """Length of the history."""
-BUDGET = 16 << 20
-"""Approximate bytes of all views; those of 16 trn2.48xlarge take 100 KiB each."""
+BUDGET = 8 << 20
+"""Approximate bytes of all views; those of 16 trn2.48xlarge take 110 KiB each."""
+SPARSE = 4
+"""If all ticks would take so many times the budget, there is a view each `STEP`."""
 MIN_VIEWS = 30
 """If fewer views fit, they are reduced to the quantities of nodes and jobs."""
 EVICTED_TOGETHER = 8
@@ -32,7 +34,7 @@ _SUMMARY = frozenset(
 class ViewHistory:
     """The newest views: every recent tick, and fewer of the older ticks if the budget is small.
 
-    Of a large cluster there is a view each `STEP`.
+    Of more than some nodes there is a view each `STEP`.
     """
 
     def __init__(self, seconds: float = SECONDS, budget: int = BUDGET) -> None:
@@ -44,6 +46,8 @@ class ViewHistory:
         self._times: list[float] = []
         self._views: list[_PackedView] = []
         self._newest: View | None = None
+        self._step = 0.0
+        """Minimum seconds between two views."""
         self.reduced = False
         """Whether the cluster is too large for values of devices and cores."""
 
@@ -57,13 +61,15 @@ class ViewHistory:
         if self._newest is not None and view.time < self._newest.time:
             self.clear()
         self._newest = view
-        if self.reduced and view.time < self._times[-1] + STEP:
+        if self._times and view.time < self._times[-1] + self._step:
             return
         packed = _pack(view, summary=self.reduced)
         if not self.reduced and packed.size * MIN_VIEWS > self._budget:
             self.reduced = True
             self._views = [_pack(_unpack(older), summary=True) for older in self._views]
             packed = _pack(view, summary=True)
+        is_large = self.reduced or packed.size * self._seconds > SPARSE * self._budget
+        self._step = STEP if is_large else 0.0
         self._times.append(view.time)
         self._views.append(packed)
         if sum(older.size for older in self._views) > self._budget:

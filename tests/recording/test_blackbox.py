@@ -76,7 +76,7 @@ def test_it_forgets_what_is_older_than_its_time() -> None:
 
 def test_it_takes_no_more_than_it_may() -> None:
     unbounded = filled(400).segments()
-    whole = sum(len(reading.data) for reading in unbounded)
+    whole = sum(segment.size for segment in unbounded)
     box = filled(400, max_bytes=whole // 2)
     kept = box.segments()
     assert box.bytes <= whole // 2
@@ -84,11 +84,8 @@ def test_it_takes_no_more_than_it_may() -> None:
     assert kept[0].start > unbounded[0].start
 
 
-def test_of_too_many_streams_nothing_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(blackbox, "MAX_STREAMED", 3)
-    box = filled(1)
+def test_of_too_many_streams_nothing_is_kept(tmp_path: Path) -> None:
+    box = filled(1, max_bytes=3 * blackbox.STREAM_BYTES)
     for name in "abc":
         box.append(Reading(name, AGENT, NOON, b"x"))
     assert sum(segment.readings for segment in box.segments()) == 4

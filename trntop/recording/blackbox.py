@@ -1,20 +1,23 @@
 """The black box: the newest readings of live sources, kept in memory to be written on demand.
 
-They are kept in segments of about a minute, each a complete Zstandard frame of envelopes. A
-recording is a header followed by the segments, in the format of `trntop.recording.writer`, so that
-nothing is compressed twice.
+They are kept in segments of about a minute, compressed as they are: as lines of a recording, the
+messages of agents would take half as much again, and twice the time. A recording is a header and
+the segments, each a Zstandard frame.
 """
 
 import contextlib
 import math
 import os
 import re
+import struct
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from trntop.catalog import AGENT
 from trntop.core.errors import RecordingError
@@ -32,12 +35,16 @@ MIN_INTERVAL = 900.0
 MAX_FILES = 5
 """Limit of recordings of incidents; the oldest is deleted."""
 MAX_NAMES = 99
-MAX_STREAMED = 128
-"""Limit of streaming nodes whose readings are kept. With more, a minute would exceed the size limit
-and cost more than decoding does; the agents can keep black boxes (`blackbox.agent`).
+STREAM_BYTES = 160 << 10
+"""What half a minute of a streaming node takes. If the size limit is less than that for all of
+them, nothing is kept; the agents can keep black boxes (`blackbox.agent`).
 """
 
 _CODEC = next(codec for codec in CODECS if SUFFIX.endswith(codec.suffix))
+_LENGTH = struct.Struct("<I")
+"""Before each reading of a segment."""
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Reading)
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -50,8 +57,19 @@ class Segment:
     end: float
     nodes: frozenset[str]
     readings: int
-    data: bytes
-    """A complete Zstandard frame."""
+    size: int
+    parts: Sequence[bytes]
+    """Its compressed data."""
+
+    def lines(self) -> Iterator[bytes]:
+        """Its lines of a recording."""
+        decoder, _ = _CODEC.decoder()
+        content = memoryview(decoder.decompress(b"".join(self.parts)))
+        while content:
+            (size,) = _LENGTH.unpack_from(content)
+            end = _LENGTH.size + size
+            yield envelope.line(_decoder.decode(content[_LENGTH.size : end]))
+            content = content[end:]
 
 
 class BlackBox:
@@ -65,6 +83,8 @@ class BlackBox:
     def __init__(self, seconds: float, max_bytes: int) -> None:
         self._seconds = seconds
         self._max_bytes = max_bytes
+        self.max_streamed = max_bytes // STREAM_BYTES
+        """Limit of streaming nodes whose readings are kept."""
         self._lock = threading.Lock()
         self._segments: deque[Segment] = deque()
         self._bytes = 0
@@ -80,12 +100,12 @@ class BlackBox:
     @property
     def drops_streams(self) -> bool:
         """Whether so many agents stream that their readings are not kept."""
-        return len(self._streamed) > MAX_STREAMED
+        return len(self._streamed) > self.max_streamed
 
     def append(self, reading: Reading) -> None:
         if reading.source == AGENT and not self._has_room(reading.node):
             return
-        line = envelope.line(reading)
+        data = _encoder.encode(reading)
         with self._lock:
             current = self._open
             if current is not None and (
@@ -96,14 +116,14 @@ class BlackBox:
                 current = None
             if current is None:
                 current = self._open = _Open(reading.time)
-            current.add(reading, line)
+            current.add(reading, _LENGTH.pack(len(data)) + data)
 
     def _has_room(self, node: str) -> bool:
         """Whether a streaming node is kept; older readings are dropped once there are too many."""
         streamed = self._streamed
-        if node not in streamed and len(streamed) <= MAX_STREAMED:
+        if node not in streamed and len(streamed) <= self.max_streamed:
             streamed.add(node)
-            if len(streamed) > MAX_STREAMED:
+            if len(streamed) > self.max_streamed:
                 with self._lock:
                     self._open = None
                     self._segments.clear()
@@ -122,11 +142,11 @@ class BlackBox:
         segment = self._open.sealed()
         self._open = None
         self._segments.append(segment)
-        self._bytes += len(segment.data)
+        self._bytes += segment.size
         while len(self._segments) > 1 and (
             self._bytes > self._max_bytes or self._segments[0].end < segment.end - self._seconds
         ):
-            self._bytes -= len(self._segments.popleft().data)
+            self._bytes -= self._segments.popleft().size
 
 
 class _Open:
@@ -140,16 +160,16 @@ class _Open:
         self._parts: list[bytes] = []
         self._encoder: Encoder = _CODEC.encoder()
 
-    def add(self, reading: Reading, line: bytes) -> None:
+    def add(self, reading: Reading, data: bytes) -> None:
         self.end = reading.time
         self._readings += 1
         self._nodes.add(reading.node)
-        self._keep(self._encoder.compress(line))
+        self._keep(self._encoder.compress(data))
 
     def sealed(self) -> Segment:
         self._keep(self._encoder.flush(_CODEC.finish))
-        nodes, data = frozenset(self._nodes), b"".join(self._parts)
-        return Segment(self.start, self.end, nodes, self._readings, data)
+        nodes = frozenset(self._nodes)
+        return Segment(self.start, self.end, nodes, self._readings, self.bytes, self._parts)
 
     def _keep(self, data: bytes) -> None:
         if data:
@@ -185,21 +205,25 @@ def save(box: BlackBox, folder: Path, *, note: str = "", created: float | None =
     segments = box.segments()
     if not segments and box.drops_streams:
         raise RecordingError(
-            f"nothing to write: streams of more than {MAX_STREAMED} nodes are not kept here; enable"
-            " blackbox.agent on the nodes"
+            f"nothing to write: streams of more than {box.max_streamed} nodes are not kept here;"
+            " enable blackbox.agent on the nodes, or raise blackbox.megabytes"
         )
     if not segments:
         raise RecordingError("nothing to write: no readings yet")
-    encoder = _CODEC.encoder()
-    header = encoder.compress(envelope.header_line(created or time.time(), note))
-    header += encoder.flush(_CODEC.finish)
-    content = [header, *(segment.data for segment in segments)]
+    header = envelope.header_line(created or time.time(), note)
+    content = ([header], *(segment.lines() for segment in segments))
+    path = write_new(folder, _stem(segments), SUFFIX, map(_compressed, content))
     return Saved(
-        write_new(folder, _stem(segments), SUFFIX, content),
+        path,
         segments[-1].end - segments[0].start,
         sum(segment.readings for segment in segments),
-        sum(map(len, content)),
+        path.stat().st_size,
     )
+
+
+def _compressed(lines: Iterable[bytes]) -> bytes:
+    encoder = _CODEC.encoder()
+    return b"".join(map(encoder.compress, lines)) + encoder.flush(_CODEC.finish)
 
 
 def stamp(unix: float) -> str:
@@ -207,7 +231,7 @@ def stamp(unix: float) -> str:
     return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(unix))
 
 
-def write_new(folder: Path, stem: str, suffix: str, content: Sequence[bytes]) -> Path:
+def write_new(folder: Path, stem: str, suffix: str, content: Iterable[bytes]) -> Path:
     """Writes a new file, readable by its owner only; removes it if that fails.
 
     Returns:
@@ -235,7 +259,7 @@ def write_new(folder: Path, stem: str, suffix: str, content: Sequence[bytes]) ->
     return path
 
 
-def _write(descriptor: int, content: Sequence[bytes]) -> None:
+def _write(descriptor: int, content: Iterable[bytes]) -> None:
     for piece in content:
         left = memoryview(piece)
         while left:
