@@ -398,6 +398,11 @@ def test_a_checkpoint_that_takes_half_as_long_again() -> None:
     assert checkpoints(18, 12, written=1e9) == ()
 
 
+def test_the_end_of_an_epoch_takes_longer_than_checkpoints() -> None:
+    pauses = [Pause(t, 30 if t % 120 == 0 else 8) for t in range(60, 420, 60)]
+    assert paused(*pauses, seconds=420, host=True) == ()
+
+
 def test_the_first_checkpoint_has_nothing_to_be_measured_by() -> None:
     assert paused(Pause(100, 35, written=1e9), seconds=200, host=True) == ()
     (incident,) = paused(Pause(100, 150, written=1e9), seconds=300, host=True)

@@ -45,7 +45,9 @@ class StallTuning:
     under_way_without_steps: float = 60.0
     """Seconds of progress after which a run is under way: what it compiles now is unexpected."""
     pause_factor: float = 3.0
-    """Times its usual pause that a pause must last."""
+    """Times its usual pause that a checkpoint must last."""
+    longest_factor: float = 2.0
+    """The same of its longest pause: the end of an epoch takes longer than a checkpoint."""
     busy_factor: float = 1.5
     """Times its usual step, and its longest pause with busy cores, that such a pause must last."""
     lost_factor: float = 2.0
@@ -210,7 +212,8 @@ class CheckpointStall(_Stalls):
         usual = run.usual_pause
         if usual is None:
             return self._settings.checkpoint
-        return max(TUNING.min_checkpoint, TUNING.pause_factor * usual)
+        longest = TUNING.longest_factor * run.longest_pause
+        return max(TUNING.min_checkpoint, TUNING.pause_factor * usual, longest)
 
 
 def _log_events(run: Run, tick: Tick) -> Iterator[Evidence]:
