@@ -143,8 +143,8 @@ RULEBOOK: tuple[Rule, ...] = (
     ),
     Rule(
         "checkpoint_stall", Severity.WARNING,
-        "a checkpoint takes more than three times the job's usual pause, twice its longest and 20 s,"
-        " or {checkpoint:g} s while no usual pause is known",
+        "a checkpoint takes more than three times the job's usual pause, twice its longest and 20 s"
+        ", or {checkpoint:g} s while no usual pause is known",
         CheckpointStall, hold=0.0, clear_hold=0.0,
         summary="{job}: checkpoint running for {paused}{usual} ({why})",
         advice="Check the file system: throughput, quota, servers; then the slowest writer.",
