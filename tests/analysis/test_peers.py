@@ -100,13 +100,6 @@ def test_a_hiccup_is_none(interval: float, share: float, seconds: float) -> None
         assert rounds.run(40, lambda since: slower(share if since < seconds else 0.0)) == {}
 
 
-def test_a_hiccup_that_lies_in_two_blocks_of_seconds_is_none() -> None:
-    rounds = Rounds(10.0, 0.01)
-    rounds.peers = Peers(LEAST, blocks=True)
-    rounds.run(20)
-    assert rounds.run(20, lambda since: slower(0.3 if since <= 10.0 else 0.0)) == {}
-
-
 def test_one_outlier_is_ignored_at_any_interval() -> None:
     for interval in (1.0, 4.0, 10.0, 30.0):
         rounds = Rounds(interval, 0.01)

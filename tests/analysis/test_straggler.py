@@ -176,6 +176,12 @@ def test_healthy_nodes_that_only_neuron_monitor_reports() -> None:
     assert stragglers(job.clusters(240)) == ()
 
 
+@pytest.mark.parametrize("begin", range(100, 110, 2))
+def test_a_hiccup_that_two_blocks_of_seconds_share_is_none(begin: float) -> None:
+    slow = (Slow(3, 1.0, begin, begin + 8),)
+    assert stragglers(Job(nodes=6, reporting=1, step=5.0, slow=slow).clusters(170)) == ()
+
+
 def test_a_report_that_is_kept_for_want_of_a_newer_one_counts_once() -> None:
     def kept(clusters: Iterable[Cluster]) -> Iterator[Cluster]:
         """The report of n3 at 100 s is its newest until 120 s."""

@@ -28,7 +28,7 @@ class PeerTuning:
     clip: float = 6.0
     """Standard deviations that one round may count for: three rounds are the least."""
     clip_slow: float = 8.0
-    """The same where steps take `slow_rounds` seconds or more: two rounds are the least."""
+    """The same where rounds take `slow_rounds` seconds or more: two rounds are the least."""
     slow_rounds: float = 7.0
     min_duration: float = 15.0
     """Seconds of an effect; what is over sooner was a hiccup."""
@@ -101,7 +101,6 @@ class Peers(Members):
 
     Args:
         least: share by which a member must deviate.
-        blocks: whether rounds are blocks of seconds and not steps: a hiccup may lie in two of them.
     """
 
     BLANK: ClassVar = dict.fromkeys(
@@ -139,9 +138,8 @@ class Peers(Members):
     _peak: Column
     """The largest residual since it began."""
 
-    def __init__(self, least: float, *, blocks: bool = False) -> None:
+    def __init__(self, least: float) -> None:
         self._least = least
-        self._blocks = blocks
         self._cusum = Cusum(TUNING.allowance, 3 * TUNING.cusum_limit)
         super().__init__()
 
@@ -180,10 +178,14 @@ class Peers(Members):
         as_such = self.effect + self.bias > TUNING.ongoing * self._least
         return np.where(as_such, self.value, np.fmin(self.value, 1.0))
 
+    @property
+    def lasts(self) -> Mask:
+        """Members that the newest round found to deviate, however briefly."""
+        return self._streak > 0
+
     def interrupt(self, members: Mask) -> None:
-        """Starts the effects of members over that are not found yet."""
-        members = members & ~(self.value > 1.0)
-        for state in (self.effect, self.since, self._streak, self._peak):
+        """Starts the effects of some members over."""
+        for state in (self.effect, self.since, self.value, self._streak, self._peak):
             state[members] = 0.0
         self._cusum.reset(members)
 
@@ -212,8 +214,7 @@ class Peers(Members):
         rounds = np.clip(self.count - TUNING.learning, 0, len(_REST) - 1).astype(np.int64)
         taught = telling[judged[telling]]
         self._wander[population].learn(self._slow[taught] / _BEGUN[rounds[taught]])
-        few = interval >= TUNING.slow_rounds and not self._blocks
-        clip = TUNING.clip_slow if few else TUNING.clip
+        clip = TUNING.clip if interval < TUNING.slow_rounds else TUNING.clip_slow
         scale = max(self.noise(population), self.wander(population) / TUNING.slow_noise)
         standard = np.clip(residual / scale, -clip, clip)
         score = self._cusum.step(time, axis, np.where(judged, standard, np.nan))
@@ -228,7 +229,7 @@ class Peers(Members):
         weight = np.fmax(TUNING.effect_weight, 1.0 / self._streak[fresh])
         effect[fresh] = self.effect[fresh] + weight * (residual[fresh] - self.effect[fresh])
         np.copyto(self.effect, effect, where=judged)
-        enough = 2 if few else 3
+        enough = 3 if interval < TUNING.slow_rounds else 2
         self._judge(time, judged, off_now, residual, score, least, enough, interval)
         calm = known & (score < TUNING.cusum_limit / 3) & ~(self.value > 1.0)
         learning = np.flatnonzero(known & (self.count < TUNING.learning))

@@ -50,8 +50,8 @@ class Devices:
     inputs = frozenset((_UTILIZATION, _FLOPS))
 
     def __init__(self, least: float) -> None:
-        self._by_use = Peers(least, blocks=True)
-        self._by_flops = Peers(TUNING.flops_factor * least, blocks=True)
+        self._by_use = Peers(least)
+        self._by_flops = Peers(TUNING.flops_factor * least)
         self._cores: PartAxis | None = None
         self._axis: PartAxis | None = None
         self._device: Indices = np.empty(0, np.int64)

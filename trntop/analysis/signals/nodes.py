@@ -61,7 +61,7 @@ class Nodes:
     inputs = frozenset(_COLUMNS)
 
     def __init__(self, least: float) -> None:
-        self._peers = [Peers(least, blocks=True) for _ in _SIGNS]
+        self._peers = [Peers(least) for _ in _SIGNS]
         self._block = Mean((len(_COLUMNS), 0))
         self._read_times: Column = np.empty(0)
         """When neuron-monitor last reported: a report that is kept for want of a newer one counts
@@ -82,6 +82,12 @@ class Nodes:
         """Nodes whose job is known."""
         self._usual: Column = np.empty(0)
         """Median utilization of each node's group."""
+        self._newest: Column = np.empty(0)
+        """Above 1 where a node stands out in the newest block, `[node]`."""
+        self._confirmed: Column = np.empty(0)
+        """The same, from the next block on that it is slow in: a hiccup is over by then, and so is
+        the begin of a pause that one node shows first.
+        """
         self.worst: Column = np.empty(0)
 
     def update(self, tick: Tick, reporting: Mask) -> None:
@@ -93,6 +99,7 @@ class Nodes:
             self._axis, self._jobs = tick.nodes, None
             self._block = Mean((len(_COLUMNS), len(tick.nodes)))
             self._read_times = np.full(len(tick.nodes), NO_VALUE)
+            self._newest = self._confirmed = np.zeros(len(tick.nodes))
             for peers in self._peers:
                 peers.follow(tick.nodes)
         if tick.job_of is not self._jobs or tick.runs.lockstep is not self._lockstep:
@@ -109,8 +116,7 @@ class Nodes:
             steps = [run.usual for run in tick.runs.by_job.values() if len(run.indices)]
             self._begin = tick.time
             self._end = tick.time + max(TUNING.block, TUNING.min_steps * max(steps, default=0.0))
-        self.worst = np.fmax.reduce([peers.slower for peers in self._peers])
-        self.worst[reporting] = np.nan
+        self.worst = np.where(reporting, np.nan, self._confirmed)
         if not self._grouped:
             self.worst[:] = np.nan  # the groups are not known yet
 
@@ -146,6 +152,7 @@ class Nodes:
         # A new node is assumed to do what its group does.
         self._usual = np.where(np.isnan(usual), group_median(usual, self._groups), usual)
         if moved:
+            self._newest = self._confirmed = np.zeros(len(tick.nodes))
             for peers in self._peers:
                 peers.restart()
                 peers.follow(tick.nodes)
@@ -157,6 +164,8 @@ class Nodes:
         enough = (sizes[self._groups] >= 3) & tick.runs.nodes.cooperates & steady
         interval = tick.time - self._begin
         edge = self._edge(sizes)
+        confirmed = self._confirmed > 1.0
+        judged = np.zeros(len(tick.nodes), bool)
         for columns, peers in zip(_SIGNS, self._peers, strict=True):
             off = np.fmin.reduce([self._excess(column) for column in columns])
             if columns == (LATENCY,):
@@ -165,10 +174,15 @@ class Nodes:
                 off = (1.0 + off) / work - 1.0
             if UTILIZATION in columns:
                 off[edge] = np.nan
-            peers.round(tick.time, tick.nodes, np.where(enough, off, np.nan), interval)
-            if UTILIZATION in columns:
-                # The blocks before and after a pause may hold parts of it.
-                peers.interrupt(edge | ~steady)
+            off[~enough] = np.nan
+            judged |= ~np.isnan(off)
+            peers.round(tick.time, tick.nodes, off, interval)
+            # The blocks before and after a pause may hold parts of it.
+            peers.interrupt((edge | ~steady) & ~confirmed)
+        before, self._newest = self._newest, np.fmax.reduce([peers.slower for peers in self._peers])
+        lasting = np.any([peers.lasts for peers in self._peers], axis=0)
+        found = np.where(confirmed, self._newest, np.where(lasting, before, 0.0))
+        self._confirmed = np.where(judged, found, self._confirmed)
         if not self._grouped and any(
             peers.count.max(initial=0.0) >= PEERS.learning for peers in self._peers
         ):
