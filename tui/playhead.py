@@ -1,6 +1,5 @@
 """The time that the screen shows: the newest tick, or an earlier one. Independent of Textual."""
 
-from collections import deque
 from collections.abc import Callable
 
 from trntop.core.model import Incident, View
@@ -35,8 +34,6 @@ class Playhead:
         """The view that stays on the screen; None follows the session."""
         self._seek_time: float | None = None
         """The target of a seek whose view has not arrived."""
-        self._received: deque[View] = deque()
-        """A queue, because the messages that announce views replace each other."""
 
     @property
     def view(self) -> View:
@@ -49,13 +46,11 @@ class Playhead:
         return self._pinned is not None
 
     def receive(self, view: View) -> None:
-        """Queues a new view; from any thread."""
-        self._received.append(view)
+        """Keeps a new view; on the thread of the session, because to compress it takes a while."""
+        self.history.append(view)
 
     def update(self) -> bool:
-        """Moves received views to the history; returns whether they end a seek."""
-        while self._received:
-            self.history.append(self._received.popleft())
+        """Takes note of new views; returns whether they end a seek."""
         ended, self._seek_time = self._seek_time is not None, None
         return ended
 
@@ -92,10 +87,9 @@ class Playhead:
 
     def loaded(self, view: View) -> float | None:
         """The share of the history that has been loaded; None once it is."""
-        span = self.history.span
         if not self._session.loading:
             return None
-        if span is None:
+        if (span := self.history.span) is None:
             return 0.0
         return min(1.0, (view.time - span[0]) / max(1.0, self._session.clock.now() - span[0]))
 

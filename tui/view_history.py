@@ -1,5 +1,6 @@
 """The recent views, compressed, and the part of the history before an earlier view."""
 
+import threading
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -34,30 +35,37 @@ _SUMMARY = frozenset(
 class ViewHistory:
     """The newest views: every recent tick, and fewer of the older ticks if the budget is small.
 
-    Of more than some nodes there is a view each `STEP`.
+    Of more than some nodes there is a view each `STEP`. Methods may be called on any thread.
     """
 
     def __init__(self, seconds: float = SECONDS, budget: int = BUDGET) -> None:
         self._seconds = seconds
         self._budget = budget
+        self._lock = threading.RLock()
         self.clear()
 
     def clear(self) -> None:
-        self._times: list[float] = []
-        self._views: list[_PackedView] = []
-        self._newest: View | None = None
-        self._step = 0.0
-        """Minimum seconds between two views."""
-        self.reduced = False
-        """Whether the cluster is too large for values of devices and cores."""
+        with self._lock:
+            self._times: list[float] = []
+            self._views: list[_PackedView] = []
+            self._newest: View | None = None
+            self._step = 0.0
+            """Minimum seconds between two views."""
+            self.reduced = False
+            """Whether the cluster is too large for values of devices and cores."""
 
     @property
     def span(self) -> tuple[float, float] | None:
         """Times of the oldest and the newest view."""
-        return None if self._newest is None else (self._times[0], self._newest.time)
+        with self._lock:
+            return None if self._newest is None else (self._times[0], self._newest.time)
 
     def append(self, view: View) -> None:
         """Adds a view; if time goes backwards, the history starts over."""
+        with self._lock:
+            self._append(view)
+
+    def _append(self, view: View) -> None:
         if self._newest is not None and view.time < self._newest.time:
             self.clear()
         self._newest = view
@@ -88,9 +96,11 @@ class ViewHistory:
 
         Values other than counters and times are rounded to float32.
         """
-        if self._newest is None or time >= self._newest.time:
-            return self._newest
-        return _unpack(self._views[max(0, bisect_right(self._times, time) - 1)])
+        with self._lock:
+            if self._newest is None or time >= self._newest.time:
+                return self._newest
+            packed = self._views[max(0, bisect_right(self._times, time) - 1)]
+        return _unpack(packed)
 
     def neighbor(self, time: float, direction: int, seconds: float = 0.0) -> float | None:
         """The time of a view before or after a moment.
@@ -103,7 +113,8 @@ class ViewHistory:
         Returns:
             A time for `at`; None if there is no view in that direction.
         """
-        candidates = [other for other in self._times if (other - time) * direction > 0]
+        with self._lock:
+            candidates = [other for other in self._times if (other - time) * direction > 0]
         return min(candidates, key=lambda other: abs(abs(other - time) - seconds), default=None)
 
 

@@ -493,7 +493,7 @@ class NodeView:
         periods = [source.period for source in self.frame.own_sources if source.period is not None]
         return STALE_PERIODS * min(periods, default=0.0)
 
-    @property
+    @cached_property
     def lost_efa_devices(self) -> frozenset[int]:
         """Indices of the EFA devices that are listed, but can no longer be read."""
         counts = self.frame.columns.get("efa_tx_bytes_total")

@@ -45,7 +45,7 @@ def ranks_of(view_model: ViewModel, job: str) -> "JobRanks":
 
     def column(quantity: str) -> Column:
         parts = [
-            frame.columns.get(quantity, np.full(len(names), np.nan))
+            np.full(len(names), np.nan) if (found := frame.columns.get(quantity)) is None else found
             for frame, names in zip(frames, keys, strict=True)
         ]
         return np.concatenate(parts)[places] if parts else np.empty(0)
