@@ -1,6 +1,7 @@
 """An hour of the demo at accelerated time, its pages rendered in both formats: the memory that the
 last two thirds of it add, what 10,000 names of jobs leave behind, and what a million scrapes do.
-Then a day in which everything changes: an agent and a dashboard that streams from it.
+Then a day in which everything changes: an agent, a dashboard that streams from it, and a dashboard
+of a real Prometheus that has the day's pages, at accelerated time.
 
 The rings of the history fill within the first minutes; what grows later is a leak.
 """
@@ -9,7 +10,9 @@ import asyncio
 import dataclasses
 import gc
 import itertools
+import shutil
 import statistics
+import subprocess
 import tempfile
 import tracemalloc
 from collections.abc import Iterator
@@ -17,11 +20,17 @@ from pathlib import Path
 
 from benchmarks.figure import Figure
 from benchmarks.payloads import START, readings
+from benchmarks.prometheus import _free_port, _process, _QuerySink
 from trntop.analysis.rulebook import rules
 from trntop.catalog import AGENT, Entity, Page
 from trntop.collectors import simulator
+from trntop.collectors.prometheus.address import parse
+from trntop.collectors.prometheus.client import Client
+from trntop.collectors.prometheus.publisher import Publisher
+from trntop.collectors.prometheus.queries import probe
+from trntop.collectors.prometheus.refresh import Refresher
 from trntop.core.model import Cluster, NodeView, Reading, View
-from trntop.core.settings import Settings
+from trntop.core.settings import Fleet, Settings
 from trntop.exporters.metrics.exposition import Format
 from trntop.exporters.metrics.pages import Exposition
 from trntop.exporters.web.history import HistoryBuffer
@@ -36,6 +45,8 @@ SCRAPES, EACH_VIEW = 1_000_000, 1000
 """Scrapes of the application, and how many of them are of the same view."""
 DAY, RUN, JOB = 24.0, 3600, 300
 """Hours, seconds from one start of the agent to the next, and seconds of a job."""
+SCRAPE = 15
+"""Seconds."""
 LOOKS = 120
 """How often the memory of a run is sampled."""
 
@@ -45,7 +56,8 @@ def run(*, quick: bool) -> list[Figure]:
     hours = [_hour(nodes, each, minutes) for nodes, each in ((1, 1), (16, 5))]
     part = 10 if quick else 1
     scrapes = asyncio.run(_scrapes(SCRAPES // part))
-    return [*hours, *_churn(NAMES // part), scrapes, *_day(1.0 if quick else DAY)]
+    found = [*hours, *_churn(NAMES // part), scrapes, *_day(1.0 if quick else DAY)]
+    return [*found, _backend(3.0 if quick else DAY)] if shutil.which("promtool") else found
 
 
 def _exposition() -> Exposition:
@@ -169,6 +181,76 @@ def _day(hours: float) -> list[Figure]:
                None, f"{samples[0][1]:.1f} → {samples[-1][1]:.1f} MiB, later half minus earlier"),
         Figure("  files in the state directory", left, "", 1),
     ]  # fmt: skip
+
+
+def _backend(hours: float) -> Figure:
+    """Growth of a dashboard of a Prometheus in which jobs come and go, from the first hour on."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        pages, data, config = root / "pages", root / "data", root / "prometheus.yml"
+        config.write_text("{}")
+        with pages.open("wb") as file:
+            for number, page in enumerate(itertools.islice(_pages(), int(hours * 3600 / SCRAPE))):
+                file.write(page.replace(b"\n", b" %d\n" % (START + number * SCRAPE)))
+            file.write(b"# EOF\n")
+        blocks = ("promtool", "tsdb", "create-blocks-from", "openmetrics", pages, data)
+        subprocess.run(blocks, check=True, stdout=subprocess.DEVNULL)
+        address = f"127.0.0.1:{_free_port()}"
+        server = (
+            "prometheus", f"--config.file={config}", f"--storage.tsdb.path={data}",
+            f"--web.listen-address={address}", "--storage.tsdb.retention.time=50y",
+        )  # fmt: skip
+        with _process(server, root, f"http://{address}", "/-/ready") as (url, _):
+            samples = asyncio.run(_refreshes(url, hours))
+    growth = samples[-1] - samples[0]
+    beside = f"{samples[0]:.1f} → {samples[-1]:.1f} MiB resident"
+    return Figure(f"{hours:g} h of a Prometheus backend: growth", growth, "MiB", None, beside)
+
+
+def _pages() -> Iterator[bytes]:
+    """An hour's samples of two nodes, again and again with other jobs; one scrape in 40 is lost."""
+    exposition = _exposition()
+    simulation = simulator.parse("sim:demo?nodes=2&type=trn1.2xlarge&minutes=60")
+    views = play(simulator.simulate(simulation, START), Monitor(Settings()))
+    hour = []
+    for view in itertools.islice(views, 60, None, SCRAPE):
+        rendered = exposition.render(view)
+        lines = b"".join(rendered.body(page, Format.TEXT) for page in Page).splitlines(True)
+        hour.append(b"".join(line for line in lines if not line.startswith(b"#")))
+    for number in itertools.count():
+        page = hour[number % len(hour)].replace(b"pretrain-13b", b"job-%d" % (number // len(hour)))
+        yield b"" if number % 40 == 39 else page
+
+
+async def _refreshes(url: str, hours: float) -> list[float]:
+    """MiB in each hour but the first."""
+    now = START + 600.0
+
+    class Accelerated(Client):
+        def now(self) -> float:
+            return now
+
+    class Sink(_QuerySink):
+        def now(self) -> float:
+            return now
+
+    sink, shown = Sink(), ViewHistory()
+    client = Accelerated(parse(f"prometheus+{url}"), Fleet(), lambda: now)
+    queries = await probe(client, "", now)
+    publisher = Publisher("backend", client, sink)
+    publisher.interval = publisher.pause = queries.interval
+    refresher = Refresher(client, publisher, queries)
+    samples = []
+    while now < START + hours * 3600 - 60:
+        now += SCRAPE
+        await refresher.refresh(now, None)
+        await refresher.refresh_node(publisher.nodes["trn-000"], now)
+        shown.append(sink.monitor.tick(now))
+        if (now - START) % 3600 == 0:
+            gc.collect()
+            samples.append(_resident_mib())
+    await client.close()
+    return samples
 
 
 async def _scrapes(count: int) -> Figure:
