@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -204,12 +205,23 @@ def served() -> Iterator[str]:
         assert line.startswith(f"trntop: dashboard on http://127.0.0.1:{port}/?token=")
         yield line.split()[-1]
         process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 0
+        assert process.communicate(timeout=10) == (None, "")
+        assert process.returncode == 0
     finally:
         process.kill()
         process.wait(10)
         if process.stderr is not None:
             process.stderr.close()
+
+
+def test_requests_that_are_none_print_nothing() -> None:
+    with served() as address:
+        found = urlsplit(address)
+        for line in ("GET / HTTP/1.1", "GET /?token=\xff HTTP/1.1", "\x1b]0;x\x07"):
+            with socket.create_connection((found.hostname, found.port), timeout=10) as stranger:
+                head = f"{line}\r\nHost: {found.netloc}\r\nCookie: trntop-{found.port}=\xff\r\n\r\n"
+                stranger.sendall(head.encode("latin-1"))
+                assert stranger.recv(100)[9:12] in (b"403", b"400")
 
 
 async def test_the_dashboard_comes_over_the_socket() -> None:
@@ -221,12 +233,12 @@ async def test_the_dashboard_comes_over_the_socket() -> None:
             session.ws_connect(
                 page.url.with_path("/ws").with_query(width=100, height=30),
                 origin=str(page.url.origin()),
-            ) as socket,
+            ) as dashboard,
         ):
             received = b""
             async with asyncio.timeout(30):
                 while NODE.encode() not in received:
-                    message = await socket.receive()
+                    message = await dashboard.receive()
                     assert message.type is WSMsgType.BINARY
                     received += message.data
 

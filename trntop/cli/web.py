@@ -6,6 +6,7 @@ because other users of the machine and other pages in the browser can also conne
 
 import hmac
 import ipaddress
+import logging
 import os
 import re
 import secrets
@@ -78,6 +79,8 @@ class Pages(Server):
 
     def serve(self, debug: bool = False) -> None:
         """Prints the address once the port is bound; textual-serve prints it before."""
+        # A request that is none would print a traceback for anybody who can connect.
+        logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
         web.run_app(self._make_app(), host=self.host, port=self.port, print=self._print_address)
 
     async def on_startup(self, app: web.Application) -> None:
@@ -114,7 +117,8 @@ class Pages(Server):
             self._open -= 1
 
     def _is_token(self, text: str) -> bool:
-        return hmac.compare_digest(text.encode(), self._token.encode())
+        # Bytes of a header that are not UTF-8 are surrogates.
+        return hmac.compare_digest(text.encode("utf-8", "surrogateescape"), self._token.encode())
 
     def _check_access(self, request: web.Request) -> None:
         """Rejects requests without the cookie, and host names chosen by others."""
