@@ -72,7 +72,7 @@ class TerminalApp(App[int]):
 
     def _open_log(self, path: Path) -> None:
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError:
             return
         self._log_file = RotatingFileHandler(path, maxBytes=LOG_BYTES, backupCount=1, delay=True)

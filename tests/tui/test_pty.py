@@ -3,6 +3,7 @@
 import json
 import re
 import signal
+import stat
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -208,7 +209,9 @@ def test_fault_49_a_defect_in_a_panel_is_one_line(tmp_path: Path) -> None:
         assert screen.ended() == 0
         screen.assert_restored()
         assert b"\x1b[31;5;77m" not in screen.output
-    journal = (tmp_path / "trntop" / "trntop.log").read_text()
+    state = tmp_path / "trntop"
+    assert stat.S_IMODE(state.stat().st_mode) == 0o700
+    journal = (state / "trntop.log").read_text()
     assert "FleetMap cannot be drawn" in journal
     assert journal.count("Traceback") == journal.count("KeyError: ")
 
