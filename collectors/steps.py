@@ -17,6 +17,7 @@ import select
 import socket
 import stat
 import struct
+from collections import Counter
 from pathlib import Path
 
 import msgspec
@@ -299,14 +300,29 @@ class _Receiver:
             except OSError as error:  # no file descriptor is left
                 self.problem = f"cannot accept connections: {error.strerror}"
                 return
+            user = _user(sender)
             if len(self._senders) >= MAX_SENDERS:
                 counts["turned_away"] += 1
-                sender.close()
-                continue
+                if (oldest := self._surplus(user)) is None:
+                    sender.close()
+                    continue
+                self._close(oldest)
             sender.setblocking(False)
             self._ready.register(sender, select.EPOLLIN)
             self._senders[sender.fileno()] = sender
-            self._users[sender.fileno()] = _user(sender)
+            self._users[sender.fileno()] = user
+
+    def _surplus(self, user: int) -> int | None:
+        """The oldest sender of the user with most, if those are more than another of this user."""
+        senders = Counter(self._users.values())
+        ((crowd, most),) = senders.most_common(1)
+        if most <= senders[user] + 1:
+            return None
+        return next(sender for sender, owner in self._users.items() if owner == crowd)
+
+    def _close(self, descriptor: int) -> None:
+        self._senders.pop(descriptor).close()
+        self._forget(self._users.pop(descriptor))
 
     def read(self, counts: dict[str, int]) -> tuple[list[bytes], bool]:
         """Some records of some senders, and whether there may be more."""
@@ -328,9 +344,7 @@ class _Receiver:
             except BlockingIOError:
                 continue
             except OSError:
-                del self._senders[descriptor]
-                self._forget(self._users.pop(descriptor))
-                sender.close()
+                self._close(descriptor)
         return records, bool(ready)
 
     def _may_report(self, descriptor: int, record: bytes) -> bool:

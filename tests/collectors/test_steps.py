@@ -367,6 +367,28 @@ async def test_senders_are_counted(
                 await asyncio.sleep(0.01)
 
 
+async def test_fault_31_a_user_cannot_take_all_connections(
+    sink: RecordingSink, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another user's process replaces the oldest of the one with most."""
+    monkeypatch.setattr(module, "MAX_SENDERS", 3)
+    users = iter((1, 1, 1, 2))
+    monkeypatch.setattr(module, "_user", lambda _: next(users))
+    async with running(StepsCollector("n", path), sink):
+        await sink.until(lambda: sink.statuses)
+        crowd = []
+        for _ in range(3):
+            crowd.append(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+            crowd[-1].connect(str(path))
+        other = Steps(f"unix:{path}", rank=7)
+        with other.step():
+            pass
+        await wait_for(sink, 1)
+        assert crowd[0].recv(1) == b""
+        for sender in crowd:
+            sender.close()
+
+
 async def test_a_flood_is_throttled(
     sink: RecordingSink, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
